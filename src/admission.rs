@@ -9,6 +9,7 @@
 
 mod concurrency;
 mod pace;
+mod quota;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -17,7 +18,9 @@ use std::time::Duration;
 use self::concurrency::Concurrency;
 use self::pace::Pacing;
 pub use self::pace::{Allowance, PerMinute, Remaining};
-use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed};
+use self::quota::Closed;
+pub use self::quota::{OnQuota, QuotaRule};
+use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
 
@@ -54,14 +57,16 @@ pub struct Rules {
     pub shares_pauses: bool,
     /// The limits of calls and tokens in a minute.
     pub per_minute: PerMinute,
+    /// What follows when the quota is used up.
+    pub quota: QuotaRule,
 }
 
 impl Rules {
     /// Returns the rules of a provider that limits nothing but the calls at the same time.
     #[must_use]
     pub fn of(max_concurrency: usize) -> Self {
-        let per_minute = PerMinute::default();
-        Self { max_concurrency, is_adaptive: false, shares_pauses: true, per_minute }
+        let (per_minute, quota) = (PerMinute::default(), QuotaRule::default());
+        Self { max_concurrency, is_adaptive: false, shares_pauses: true, per_minute, quota }
     }
 }
 
@@ -77,6 +82,13 @@ pub enum CallEnd {
     RateLimited {
         /// The pause that the provider asked for, if it named one.
         retry_after: Option<Duration>,
+        /// The provider's own words.
+        reason: String,
+    },
+    /// The quota of the account is used up.
+    QuotaExhausted {
+        /// The time until its reset, if the provider named it.
+        resets_in: Option<Duration>,
         /// The provider's own words.
         reason: String,
     },
@@ -138,6 +150,9 @@ pub(crate) struct Admission<K> {
     /// True if the next call goes alone: from the end of a pause, or of a limit that was used up, until
     /// the first call after it.
     is_careful: bool,
+    quota: QuotaRule,
+    /// The quota, while it is used up: calls go one at a time until the provider has taken one.
+    closed: Option<Closed>,
     breaker: Breaker,
 }
 
@@ -156,8 +171,16 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             vain_pauses: 0,
             alone: None,
             is_careful: false,
+            quota: rules.quota,
+            closed: None,
             breaker: Breaker::new(BREAKER_THRESHOLD, BREAKER_COOLDOWN),
         }
+    }
+
+    /// Takes over from an earlier process that the quota is used up, for this time from now on.
+    pub(crate) fn close_for(&mut self, left: Duration) {
+        self.closed = Some(Closed::at(Duration::ZERO));
+        self.paused_until = Some(left.min(LONGEST_PAUSE)).filter(|left| !left.is_zero());
     }
 
     /// Reports that a call of about this many tokens wants to start. A call that was admitted before is
@@ -173,10 +196,26 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     /// Reports that the provider has taken a call, with what its headers tell of its limits.
     pub(crate) fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Effect<K>> {
         self.pacing.told(now, told);
-        if self.out.contains_key(key) {
+        let mut effects = Vec::new();
+        if let Some(started) = self.out.get(key).map(|out| out.started) {
             self.note_taken(key);
+            self.reopen(started, &mut effects);
         }
-        self.admit(now)
+        effects.extend(self.admit(now));
+        effects
+    }
+
+    /// Notes that the quota is there again if a call that started at this time was taken.
+    fn reopen(&mut self, started: Duration, effects: &mut Vec<Effect<K>>) {
+        if self.closed.take_if(|closed| closed.is_try(started)).is_some() {
+            self.paused_until = None;
+            effects.push(self.resumed());
+        }
+    }
+
+    fn resumed(&self) -> Effect<K> {
+        let resumed = GatewayResumed { provider: self.provider.clone() };
+        Effect::Record(Box::new(resumed.into()))
     }
 
     fn note_taken(&mut self, key: &K) {
@@ -189,8 +228,13 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         let mut effects = Vec::new();
         self.waiting.remove(key);
         if let Some(out) = self.out.remove(key) {
-            if !matches!(end, CallEnd::RateLimited { .. } | CallEnd::Abandoned) {
+            let says_no =
+                matches!(end, CallEnd::RateLimited { .. } | CallEnd::QuotaExhausted { .. });
+            if !says_no && end != CallEnd::Abandoned {
                 self.note_taken(key);
+            }
+            if matches!(end, CallEnd::Succeeded { .. } | CallEnd::Refused) {
+                self.reopen(out.started, &mut effects);
             }
             if self.alone.take_if(|(alone, _)| alone == key).is_some() {
                 // It was given up, or refused again.
@@ -252,6 +296,13 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 // The provider answered: a rate limit is no outage, so the breaker closes.
                 self.breaker.succeed()
             }
+            CallEnd::QuotaExhausted { resets_in, reason } => {
+                self.pacing.returned(out.tokens);
+                if self.quota.on != OnQuota::Fail {
+                    self.quota_exhausted(now, out.started, resets_in, reason, effects);
+                }
+                self.breaker.succeed()
+            }
             // Only the end of the probe itself decides about the probe.
             CallEnd::Abandoned if out.is_probe => {
                 self.breaker.abandon();
@@ -295,9 +346,49 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             return;
         }
         self.paused_until = Some(until);
+        self.park(now, until, reason, None, effects);
+    }
+
+    /// Makes all calls wait until the quota is reset, as far as that is known, and then try one at a time.
+    fn quota_exhausted(
+        &mut self,
+        now: Duration,
+        started: Duration,
+        resets_in: Option<Duration>,
+        reason: String,
+        effects: &mut Vec<Effect<K>>,
+    ) {
+        let is_news = self.closed.is_none_or(|closed| closed.is_try(started));
+        let mut closed = self.closed.unwrap_or(Closed::at(now));
+        // A call that was under way at the first refusal says something new only about the reset.
+        let until = match (is_news, resets_in) {
+            (true, _) => closed.refused(now, resets_in),
+            (false, Some(left)) => now + left.min(LONGEST_PAUSE),
+            (false, None) => return,
+        };
+        self.closed = Some(closed);
+        if self.paused_until.is_some_and(|already| already >= until) && !is_news {
+            return;
+        }
+        self.paused_until = Some(self.paused_until.map_or(until, |already| already.max(until)));
+        let wait = match closed.may_wait(self.quota, until) {
+            true => QuotaWait::InProcess,
+            false => QuotaWait::Resume,
+        };
+        self.park(now, until, reason, Some(wait), effects);
+    }
+
+    fn park(
+        &self,
+        now: Duration,
+        until: Duration,
+        reason: String,
+        quota: Option<QuotaWait>,
+        effects: &mut Vec<Effect<K>>,
+    ) {
         let for_ms = u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX);
         let provider = self.provider.clone();
-        let parked = GatewayParked { provider, for_ms, reason };
+        let parked = GatewayParked { provider, for_ms, reason, quota };
         effects.push(Effect::Record(Box::new(parked.into())));
     }
 
@@ -313,6 +404,9 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         if self.breaker.state() == BreakerState::HalfOpen {
             return Some(Hold::CallEnds);
         }
+        if self.closed.is_some() && self.alone.is_some() {
+            return Some(Hold::CallEnds);
+        }
         let is_open = self.breaker.state() == BreakerState::Open;
         let breaker = is_open.then(|| now + self.breaker.wait(now));
         let alone = self.alone.as_ref().map(|(_, since)| *since + ALONE);
@@ -326,9 +420,12 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         let mut effects = Vec::new();
         if self.paused_until.take_if(|until| *until <= now).is_some() {
             self.is_careful = true;
-            let resumed = GatewayResumed { provider: self.provider.clone() };
-            effects.push(Effect::Record(Box::new(resumed.into())));
+            // The end of a quota window is known only when a call was taken.
+            if self.closed.is_none() {
+                effects.push(self.resumed());
+            }
         }
+        self.is_careful |= self.closed.is_some();
         let all = self.concurrency.limit(now);
         self.is_careful |= self.pacing.forget_old(now, all);
         while !self.waiting.is_empty() && self.hold(now).is_none() && self.breaker.admit(now) {

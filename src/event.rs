@@ -182,9 +182,9 @@ events! {
     /// The compactor's breaker changed its state.
     CompactionBreaker = "compaction.breaker": agent, milestone;
     /// A provider asked all callers to wait.
-    GatewayParked = "gateway.parked": agent, milestone;
+    GatewayParked = "gateway.parked": run, milestone;
     /// The wait for a provider ended.
-    GatewayResumed = "gateway.resumed": agent, milestone;
+    GatewayResumed = "gateway.resumed": run, milestone;
     /// A provider's breaker changed its state.
     GatewayBreaker = "gateway.breaker": agent, milestone;
 }
@@ -331,6 +331,17 @@ pub enum PauseCause {
     Failure,
     /// Nothing is left to do but what waits for a person: a later process resumes the run.
     Person,
+    /// The quota of a provider is used up: the process that holds the run waits for the reset and resumes
+    /// it by itself.
+    Quota,
+}
+
+impl PauseCause {
+    /// Returns true if the process that holds the run waits and resumes it.
+    #[must_use]
+    pub fn ends_by_itself(self) -> bool {
+        matches!(self, Self::DiskFull | Self::Quota)
+    }
 }
 
 /// The result of a run.
@@ -386,6 +397,19 @@ pub struct GatewayParked {
     pub for_ms: u64,
     /// The reason that the provider gave.
     pub reason: String,
+    /// Present if the quota of the account is used up: how its reset is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaWait>,
+}
+
+/// How the reset of a quota is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaWait {
+    /// The process waits, and the run goes on by itself.
+    InProcess,
+    /// The run pauses, and a later process resumes it.
+    Resume,
 }
 
 /// Payload of `gateway.resumed`.

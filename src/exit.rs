@@ -76,6 +76,7 @@ impl Exit {
             | FailureKind::Connection
             | FailureKind::ServerError
             | FailureKind::Auth
+            | FailureKind::Quota
             | FailureKind::InvalidRequest => Self::Provider,
             FailureKind::MaxTurns | FailureKind::LimitReached | FailureKind::MaxIterations => {
                 Self::Limit

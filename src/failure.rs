@@ -24,6 +24,8 @@ pub enum FailureKind {
     ServerError,
     /// The provider refused the API key.
     Auth,
+    /// The quota or the credit of the account is used up.
+    Quota,
     /// The provider refused the request as invalid.
     InvalidRequest,
     /// The request does not fit the context window.
@@ -78,7 +80,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, in the order of the declaration.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::RateLimit,
         Self::Overloaded,
         Self::Timeout,
@@ -86,6 +88,7 @@ impl FailureKind {
         Self::Connection,
         Self::ServerError,
         Self::Auth,
+        Self::Quota,
         Self::InvalidRequest,
         Self::ContextOverflow,
         Self::RequestTooLarge,
@@ -133,6 +136,7 @@ impl FailureKind {
                 | Self::Connection
                 | Self::ServerError
                 | Self::Auth
+                | Self::Quota
         )
     }
 
@@ -152,6 +156,7 @@ impl FailureKind {
             Self::IdleTimeout => "idle_timeout",
             Self::Connection => "connection",
             Self::ServerError => "server_error",
+            Self::Quota => "quota",
             Self::Auth => "auth",
             Self::InvalidRequest => "invalid_request",
             Self::ContextOverflow => "context_overflow",

@@ -288,6 +288,8 @@ pub enum ErrorClass {
     IdleTimeout,
     /// The key was refused, or the account may not make this call.
     Auth,
+    /// The quota or the credit of the account is used up.
+    QuotaExhausted,
     /// The provider does not support the work on the context that the request asked for.
     Unsupported(Capability),
     /// Any other error: the same request would fail again.
@@ -317,6 +319,7 @@ impl ErrorClass {
             | Self::Connection
             | Self::IdleTimeout
             | Self::Auth
+            | Self::QuotaExhausted
             | Self::Unsupported(_)
             | Self::Fatal => (None, None),
         }
@@ -336,6 +339,7 @@ impl ErrorClass {
             Self::Connection => FailureKind::Connection,
             Self::IdleTimeout => FailureKind::IdleTimeout,
             Self::Auth => FailureKind::Auth,
+            Self::QuotaExhausted => FailureKind::Quota,
             Self::Pairing | Self::ThinkingChanged | Self::Unsupported(_) | Self::Fatal => {
                 FailureKind::InvalidRequest
             }

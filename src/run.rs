@@ -224,7 +224,8 @@ impl Run {
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
 
-        let (gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
+        let (mut gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
+        services::close_quotas(&mut gateways, state.quotas());
         let deltas = DeltaFeed::new(options.watcher.clone());
         let watcher = deltas.clone();
         let proposed = state.proposed_plans();

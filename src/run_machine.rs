@@ -39,6 +39,7 @@ mod locks;
 mod open;
 mod pauses;
 mod questions;
+mod quotas;
 pub(crate) mod reopening;
 mod restart;
 pub(crate) mod scope;
@@ -356,9 +357,13 @@ impl RunMachine {
                 PauseCause::Interrupted | PauseCause::Failure | PauseCause::Person => {
                     self.finish(Finish::Paused(paused.clone()));
                 }
-                PauseCause::DiskFull => self.stop_limits(),
+                PauseCause::DiskFull | PauseCause::Quota => self.stop_limits(),
             },
             (None, Event::RunOpened(_)) => self.opened(),
+            (None, Event::GatewayParked(parked)) => {
+                parked.quota.iter().for_each(|wait| self.quota_exhausted(parked, *wait));
+            }
+            (None, Event::GatewayResumed(_)) => self.quota_reset(),
             (None, Event::HookStarted(started)) => self.hook_started(started.hook),
             (None, Event::HookFinished(_)) => self.open.hook = None,
             (None, Event::PlanExtended(extended)) => self.extended(extended)?,
@@ -406,8 +411,8 @@ impl RunMachine {
 
     fn next_for_slot(&mut self) -> Option<Next<open::Child>> {
         let next = self.open.slots.next_return();
-        // On a full disk begun agents still get their slots back, but nothing new starts.
-        if next.is_some() || self.open.is_disk_full {
+        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
+        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
             return next;
         }
         self.open.slots.next_start()

@@ -12,6 +12,7 @@ mod fan_out;
 mod growth;
 mod hooks;
 pub mod questions;
+pub mod quotas;
 mod result;
 mod retry;
 mod rounds;
@@ -28,6 +29,7 @@ pub use self::clock::{Reading, Stopwatch};
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
 use self::questions::Questions;
+use self::quotas::Quotas;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
 pub use self::task::TaskStatus;
@@ -106,6 +108,8 @@ pub struct RunState {
     sandbox: Option<SandboxProof>,
     #[serde(default)]
     hooks: Hooks,
+    #[serde(default)]
+    quotas: Quotas,
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
@@ -159,6 +163,12 @@ impl RunState {
     #[must_use]
     pub fn paused_cause(&self) -> Option<PauseCause> {
         self.paused_cause
+    }
+
+    /// Returns the providers whose quota is used up while the run waits for its reset.
+    #[must_use]
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Returns the tasks in the order of the plan. The instances of a fan-out follow their task.
@@ -320,6 +330,7 @@ impl RunState {
             IllegalRecord { seq, kind, reason }
         })?;
         self.note_question(record);
+        self.quotas.note(record);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
         self.epoch = record.epoch;

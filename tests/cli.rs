@@ -24,6 +24,7 @@ mod mistakes;
 mod own;
 mod proposals;
 mod pty;
+mod quota;
 mod recordings;
 mod report;
 mod results;

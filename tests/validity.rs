@@ -245,7 +245,8 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
         addresses: Addresses::new([provider.clone()]),
         ..bare_services(root.path(), journal.handle())
     });
-    let settings = GatewaySettings { provider: provider.clone(), rules: Rules::of(1) };
+    let rules = Rules::of(1);
+    let settings = GatewaySettings { provider: provider.clone(), rules, closed_for: None };
     let books = Books::new(&settings);
     let gateway = Gateway { provider: provider.clone(), books, services: services.clone() };
     let (gateway, _) = Actor::spawn(None, gateway, ()).await.expect("starts");

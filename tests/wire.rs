@@ -191,7 +191,7 @@ async fn refusals_by_status_are_classified() {
     };
     let cases = [
         (Fault::RateLimited(None), [429, 429], ErrorClass::RateLimited),
-        (Fault::NoQuota, [429, 429], ErrorClass::Auth),
+        (Fault::NoQuota, [429, 429], ErrorClass::QuotaExhausted),
         (Fault::ServerError, [500, 500], ErrorClass::ServerError),
         (Fault::TooLong { have: 214_291, max: 200_000 }, [400, 400], too_long),
         (

@@ -21,7 +21,7 @@ use super::mail::{AgentMsg, CallId, Caller, CompactorMsg, GatewayMsg};
 use super::replies::Replies;
 use super::services::Services;
 use crate::admission::{Admission, Allowance, CallEnd, Effect};
-pub use crate::admission::{PerMinute, Rules};
+pub use crate::admission::{OnQuota, PerMinute, QuotaRule, Rules};
 use crate::event::{Draft, Event};
 use crate::id::Name;
 
@@ -32,6 +32,8 @@ pub struct GatewaySettings {
     pub provider: Name,
     /// The rules of its calls.
     pub rules: Rules,
+    /// The time until the quota is reset, if an earlier process of the run learned that it is used up.
+    pub closed_for: Option<Duration>,
 }
 
 /// The state of a gateway that its successor takes over after a crash.
@@ -45,7 +47,8 @@ impl Books {
     /// Makes the books of a gateway that has no calls yet.
     #[must_use]
     pub fn new(settings: &GatewaySettings) -> Arc<Mutex<Self>> {
-        let admission = Admission::new(settings.provider.clone(), settings.rules);
+        let mut admission = Admission::new(settings.provider.clone(), settings.rules);
+        settings.closed_for.iter().for_each(|left| admission.close_for(*left));
         Arc::new(Mutex::new(Self { admission, born: Instant::now() }))
     }
 }

@@ -74,6 +74,8 @@ enum Next {
     Again(Duration),
     /// Try again once the gateway admits it, about this much later.
     Parked(Duration),
+    /// Try again once the gateway admits it, after the reset of a quota.
+    QuotaClosed(Duration),
     /// Try again at once, with this smaller output limit in tokens.
     Smaller(u64),
     /// Try again at once, without work on the context by the provider.
@@ -116,6 +118,10 @@ pub async fn call(
                 false if pause > SUMMARY_PAUSE => Next::GiveUp,
                 false => Next::Again(pause),
             },
+            // A quota is waited for, however often its end is tried in vain.
+            Next::GiveUp if caller.is_some() && waits_for_quota(&error, service) => {
+                Next::QuotaClosed(error.retry_after.unwrap_or(service.retry.max_interval))
+            }
             // The gateway makes everybody wait, and lets the oldest call go first.
             Next::Again(pause) if is_parked(&error, service) => Next::Parked(pause),
             Next::GiveUp
@@ -127,7 +133,7 @@ pub async fn call(
         };
         let pause = match next {
             Next::GiveUp => None,
-            Next::Again(pause) | Next::Parked(pause) => Some(pause),
+            Next::Again(pause) | Next::Parked(pause) | Next::QuotaClosed(pause) => Some(pause),
             Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
         };
         let record = match caller {
@@ -146,6 +152,7 @@ pub async fn call(
                 }
             }
             // While the provider takes other calls, to be refused is no attempt.
+            Next::QuotaClosed(_) => continue,
             Next::Parked(_) if taken > taken_before => continue,
             Next::Parked(_) => {}
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
@@ -167,6 +174,11 @@ fn is_parked(error: &ModelError, service: &ModelService) -> bool {
         && service.shares_pauses
         && error.is_retryable()
         && service.retry.retry_on.contains(&FailureKind::RateLimit)
+}
+
+/// Returns true if the call waits until the quota is reset.
+fn waits_for_quota(error: &ModelError, service: &ModelService) -> bool {
+    error.class == ErrorClass::QuotaExhausted && service.waits_for_quota
 }
 
 /// Removes a capability that the provider refused from its known capabilities, so that no later
@@ -324,6 +336,10 @@ fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
         Err(error) => match error.class {
             ErrorClass::RateLimited => CallEnd::RateLimited {
                 retry_after: error.retry_after,
+                reason: error.message.clone(),
+            },
+            ErrorClass::QuotaExhausted => CallEnd::QuotaExhausted {
+                resets_in: error.retry_after,
                 reason: error.message.clone(),
             },
             ErrorClass::Overloaded => CallEnd::Overloaded,

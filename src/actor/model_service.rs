@@ -20,6 +20,8 @@ pub struct ModelService {
     pub known_capabilities: KnownCapabilities,
     /// True if the gateway makes all calls wait after a 429 of one.
     pub shares_pauses: bool,
+    /// True if the gateway makes all calls wait until the quota is reset.
+    pub waits_for_quota: bool,
     /// Number of calls that the provider has taken.
     taken: AtomicU64,
 }
@@ -29,8 +31,8 @@ impl ModelService {
     #[must_use]
     pub fn new(spec: ModelSpec, model: Arc<dyn Model>, retry: RetryPolicy) -> Self {
         let known_capabilities = KnownCapabilities::default();
-        let (shares_pauses, taken) = (true, AtomicU64::new(0));
-        Self { spec, model, retry, known_capabilities, shares_pauses, taken }
+        let (shares_pauses, waits_for_quota, taken) = (true, true, AtomicU64::new(0));
+        Self { spec, model, retry, known_capabilities, shares_pauses, waits_for_quota, taken }
     }
 
     /// Counts a call that the provider has taken.

@@ -319,3 +319,120 @@ fn after_a_pause_one_call_goes_first_but_not_for_long() {
     alone.within(10 * S).expect("it was not refused");
     assert_eq!(alone.now - since, ALONE);
 }
+
+fn no(resets_in: Option<Duration>) -> CallEnd {
+    CallEnd::QuotaExhausted { resets_in, reason: "used up".to_owned() }
+}
+
+fn parked(alone: &Alone) -> Vec<(u64, Option<QuotaWait>)> {
+    let parked = alone.events.iter().filter_map(|event| match event {
+        Event::GatewayParked(parked) => Some((parked.for_ms / 1000, parked.quota)),
+        _ => None,
+    });
+    parked.collect()
+}
+
+fn resumed(alone: &Alone) -> usize {
+    alone.events.iter().filter(|event| matches!(event, Event::GatewayResumed(_))).count()
+}
+
+/// Refuses eight calls under way of 64; returns the admission with the others waiting.
+fn closed(rule: QuotaRule, resets_in: Option<Duration>) -> Alone {
+    let mut alone = Alone::new(8);
+    alone.admission.quota = rule;
+    for call in 1..=64 {
+        let effects = alone.admission.ask(alone.now, call, 0);
+        alone.take(effects);
+    }
+    assert_eq!(alone.admitted.len(), 8);
+    for call in 1..=8 {
+        alone.now += S / 100;
+        alone.end(call, no(resets_in.map(|left| left - S * call / 100)));
+        // It asks again at once.
+        let effects = alone.admission.ask(alone.now, call, 0);
+        alone.take(effects);
+    }
+    assert_eq!((alone.admitted.len(), resumed(&alone)), (8, 0));
+    alone
+}
+
+/// Goes to the next moment at which a call may start; returns the calls that start.
+fn next_moment(alone: &mut Alone) -> Vec<u32> {
+    let before = alone.admitted.len();
+    while alone.admitted.len() == before {
+        alone.now = alone.admission.next_wake(alone.now).expect("somebody waits");
+        let effects = alone.admission.wake(alone.now);
+        alone.take(effects);
+    }
+    alone.admitted[before..].to_vec()
+}
+
+#[test]
+fn a_quota_is_tried_by_one_call_until_the_provider_takes_it() {
+    let mut alone = closed(QuotaRule::default(), Some(S * 3_600));
+    assert_eq!(parked(&alone), [(3_599, Some(QuotaWait::InProcess))]);
+    assert_eq!(next_moment(&mut alone), [1], "the oldest alone");
+    assert_eq!(alone.now.as_secs(), 3_600);
+    alone.now += S * 60;
+    let effects = alone.admission.wake(alone.now);
+    alone.take(effects);
+    assert_eq!((alone.admitted.len(), resumed(&alone)), (9, 0), "it is still alone, however long");
+    alone.end(1, no(Some(S * 100)));
+    let effects = alone.admission.ask(alone.now, 1, 0);
+    alone.take(effects);
+    assert_eq!(parked(&alone).len(), 2);
+    assert_eq!((next_moment(&mut alone), resumed(&alone)), (vec![1], 0));
+    let effects = alone.admission.taken(alone.now, &1, Allowance::default());
+    alone.take(effects);
+    assert_eq!(resumed(&alone), 1);
+    assert_eq!(alone.admitted.len(), 10 + 7, "all that may be made at the same time");
+}
+
+#[test]
+fn a_reset_that_nobody_names_is_tried_at_growing_intervals() {
+    let mut alone = closed(QuotaRule::default(), None);
+    let mut last = alone.now;
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let tried = next_moment(&mut alone);
+        assert_eq!(tried, [1]);
+        waits.push((alone.now - last).as_secs());
+        last = alone.now;
+        alone.end(1, no(None));
+        let effects = alone.admission.ask(alone.now, 1, 0);
+        alone.take(effects);
+    }
+    assert_eq!(waits, [59, 120, 240, 480, 960, 1_800, 1_800, 1_800]);
+}
+
+#[test]
+fn a_wait_beyond_its_limit_is_for_a_later_process() {
+    let most = |secs| QuotaRule { on: OnQuota::Wait, max_wait: Some(S * secs) };
+    let of = |rule, resets_in| parked(&closed(rule, resets_in))[0].1;
+    assert_eq!(of(most(3_600), Some(S * 3_000)), Some(QuotaWait::InProcess));
+    assert_eq!(of(most(3_600), Some(S * 4_000)), Some(QuotaWait::Resume));
+    let pause = QuotaRule { on: OnQuota::Pause, max_wait: None };
+    assert_eq!(of(pause, Some(S * 10)), Some(QuotaWait::Resume));
+    let mut alone = Alone::new(8);
+    alone.admission.quota = QuotaRule { on: OnQuota::Fail, max_wait: None };
+    let first = alone.start();
+    alone.end(first, no(Some(S * 10)));
+    alone.start();
+    assert_eq!(parked(&alone), []);
+}
+
+#[test]
+fn a_quota_that_an_earlier_process_found_used_up_is_not_tried_before_its_reset() {
+    let mut alone = Alone::new(8);
+    alone.admission.close_for(S * 50);
+    for call in 1..=64 {
+        let effects = alone.admission.ask(alone.now, call, 0);
+        alone.take(effects);
+    }
+    assert!(alone.admitted.is_empty());
+    assert_eq!((next_moment(&mut alone), alone.now), (vec![1], S * 50));
+    alone.end(1, CallEnd::Failed);
+    assert_eq!((alone.admitted.len(), resumed(&alone)), (2, 0), "no answer is no reset");
+    alone.end(2, CallEnd::Succeeded { tokens: 5 });
+    assert_eq!((alone.admitted.len(), resumed(&alone)), (10, 1));
+}

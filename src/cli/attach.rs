@@ -84,7 +84,9 @@ fn ended(project: &Project, dir: &RunDir) -> Exit {
     match cause {
         Some(PauseCause::Person) => Exit::Waiting,
         Some(PauseCause::Failure) => Exit::Provider,
-        Some(PauseCause::Interrupted | PauseCause::DiskFull) => Exit::Interrupted,
+        Some(PauseCause::Interrupted | PauseCause::DiskFull | PauseCause::Quota) => {
+            Exit::Interrupted
+        }
         None => Exit::Failed,
     }
 }

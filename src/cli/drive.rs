@@ -139,7 +139,7 @@ async fn to_the_end(
             match paused.cause {
                 PauseCause::Person => Exit::Waiting,
                 PauseCause::Failure => Exit::Provider,
-                PauseCause::Interrupted | PauseCause::DiskFull => heard.exit(),
+                PauseCause::Interrupted | PauseCause::DiskFull | PauseCause::Quota => heard.exit(),
             }
         }
         RunEnd::JournalFailed(error) => {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::screen::Screen;
 use super::status::Status;
 use super::tail::Printer;
-use crate::event::{Event, PauseCause, Record, SharedRecord};
+use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::follow::Follower;
@@ -118,7 +118,7 @@ impl LiveView {
         }
         let is_last = match &record.event {
             Event::RunCompleted(_) => true,
-            Event::RunPaused(paused) => paused.cause != PauseCause::DiskFull,
+            Event::RunPaused(paused) => !paused.cause.ends_by_itself(),
             _ => false,
         };
         self.printer.print(&record) && !is_last

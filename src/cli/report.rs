@@ -62,7 +62,9 @@ fn exit_code(state: &RunState, pause: Option<PauseCause>, live: bool) -> Option<
         (None, Some(PauseCause::Failure)) => Some(Exit::Provider),
         (None, Some(PauseCause::Person)) => Some(Exit::Waiting),
         // Which signal it was is not recorded.
-        (None, Some(PauseCause::Interrupted | PauseCause::DiskFull) | None) => None,
+        (None, Some(PauseCause::Interrupted | PauseCause::DiskFull | PauseCause::Quota) | None) => {
+            None
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, runtime};
-use crate::event::{Event, PauseCause, Record, SharedRecord};
+use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
@@ -406,7 +406,7 @@ fn is_milestone(record: &Record) -> bool {
             of_task.is_some_and(|(agent, task)| !agent.is_main_of(task))
         }
         // Other pauses and openings are reported at the beginning and the end of the output.
-        Event::RunPaused(paused) => paused.cause == PauseCause::DiskFull,
+        Event::RunPaused(paused) => paused.cause.ends_by_itself(),
         Event::RunOpened(opened) => opened.reason.is_some(),
         event => event.is_milestone(),
     }

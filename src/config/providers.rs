@@ -10,7 +10,7 @@ use super::models::Models;
 use super::raw::{HeaderValue, Provider, RateLimit, Wire, known};
 use super::shape::Entry;
 use super::{Missing, Setting, names, retry, scripts};
-use crate::admission::{PerMinute, Rules};
+use crate::admission::{PerMinute, QuotaRule, Rules};
 use crate::id::Name;
 use crate::model::http::is_loopback;
 use crate::model::openai::OpenAiProfile;
@@ -200,6 +200,7 @@ fn rules(kind: &ProviderKind, raw: &RateLimit) -> Rules {
             requests: *raw.requests_per_minute,
             tokens: *raw.tokens_per_minute,
         },
+        quota: QuotaRule { on: *raw.on_quota, max_wait: *raw.max_wait },
     }
 }
 

@@ -10,6 +10,7 @@ mod bounds;
 mod classify;
 mod endpoint;
 mod intake;
+mod quota_reset;
 mod values;
 
 use std::fmt;
@@ -352,7 +353,15 @@ async fn refused(mut response: Response, patience: Duration) -> ModelError {
         Some(refusal) => refusal.into_error(status),
         None => Refusal::read(&body).into_error(status),
     };
-    ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error }
+    let mut error =
+        ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error };
+    if error.class == ErrorClass::QuotaExhausted {
+        let told = quota_reset::told(&body, now_ms());
+        error.retry_after = told.or(error.retry_after);
+        // Whether a quota is waited for is for the settings to say.
+        error.should_retry = None;
+    }
+    error
 }
 
 /// Returns the beginning of a body: the bytes that arrive within `patience`, at most `most` of

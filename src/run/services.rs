@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -12,7 +13,7 @@ use super::planner::Planner;
 use super::{Options, StartError, sandbox};
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
-use crate::actor::gateway::{GatewaySettings, Rules};
+use crate::actor::gateway::{GatewaySettings, OnQuota, Rules};
 use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
@@ -34,6 +35,7 @@ use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
 use crate::redaction::{Secrets, texts_of_header};
+use crate::run_state::quotas::Quotas;
 use crate::spec::capability::ModelFacts;
 use crate::spec::{AgentSpec, ModelSpec};
 use crate::store::Store;
@@ -65,7 +67,7 @@ impl Prepared {
         let mut gateways = Vec::new();
         for (name, spec) in &config.models {
             let provider = config.providers.get(&spec.provider);
-            let shares_pauses = provider.is_none_or(|provider| provider.rules.shares_pauses);
+            let rules = provider.map_or(Rules::of(CUSTOM_CONCURRENCY), |p| p.rules);
             let (model, retry) = match (options.models.get(name), provider) {
                 (Some(own), _) => (own.clone(), RetryPolicy::default()),
                 (None, Some(provider)) => {
@@ -84,12 +86,12 @@ impl Prepared {
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
-            known.push((spec.clone(), model, (retry, shares_pauses)));
+            known.push((spec.clone(), model, (retry, rules)));
             let has_gateway =
                 gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
             if !has_gateway {
-                let rules = provider.map_or(Rules::of(CUSTOM_CONCURRENCY), |p| p.rules);
-                gateways.push(GatewaySettings { provider: spec.provider.clone(), rules });
+                let (provider, closed_for) = (spec.provider.clone(), None);
+                gateways.push(GatewaySettings { provider, rules, closed_for });
             }
         }
         let mut tools = toolbox(config);
@@ -202,7 +204,7 @@ enum Use {
 async fn service(
     mut spec: ModelSpec,
     model: Arc<dyn Model>,
-    (retry, shares_pauses): (RetryPolicy, bool),
+    (retry, rules): (RetryPolicy, Rules),
     used: Use,
     strategy: &StrategySettings,
 ) -> ModelService {
@@ -229,8 +231,21 @@ async fn service(
     let known_capabilities = KnownCapabilities::new(facts.capabilities);
     let mut service = ModelService::new(spec, model, retry);
     service.known_capabilities = known_capabilities;
-    service.shares_pauses = shares_pauses;
+    service.shares_pauses = rules.shares_pauses;
+    service.waits_for_quota = rules.quota.on != OnQuota::Fail;
     service
+}
+
+/// Tells the gateways which quotas an earlier process of the run found used up.
+pub(super) fn close_quotas(gateways: &mut [GatewaySettings], quotas: &Quotas) {
+    let now = jiff::Timestamp::now().as_millisecond();
+    for gateway in gateways {
+        let closed = quotas.closed(&gateway.provider);
+        gateway.closed_for = closed.map(|closed| {
+            let left = closed.until_ms.saturating_sub(now).max(0);
+            Duration::from_millis(left.unsigned_abs())
+        });
+    }
 }
 
 /// Returns the secrets that no record may contain: keys, secret headers and the entries of `[secrets]`.

@@ -100,6 +100,7 @@ impl RunMachine {
             Timer::KillOverdue(agent) => self.gone(&agent, None),
             Timer::InterruptOverdue => self.interrupt_overdue(),
             Timer::PauseOverdue => self.pause_overdue(),
+            Timer::QuotaTried => self.quota_tried(),
             Timer::Question(id) => self.question_overdue(&id),
         }
     }

@@ -175,6 +175,10 @@ pub(super) struct Open {
     /// The questions to people that are on their way.
     pub(super) asking: Asking,
     pub(super) is_disk_full: bool,
+    /// True if the run is paused, or about to be, until the quota of a provider is reset.
+    pub(super) waits_for_quota: bool,
+    /// True if nothing new starts, because the quota of a provider is used up.
+    pub(super) holds_starts: bool,
     /// True if the last record of this process is on its way to the journal or was made.
     pub(super) is_finishing: bool,
     pub(super) is_finished: bool,
@@ -218,6 +222,8 @@ impl Open {
             pause_cause: PauseCause::Interrupted,
             asking: Asking::default(),
             is_disk_full: false,
+            waits_for_quota: false,
+            holds_starts: false,
             is_finishing: false,
             is_finished: false,
         }

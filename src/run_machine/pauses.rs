@@ -160,6 +160,8 @@ impl RunMachine {
             true => Action::HoldSteps,
             false => Action::AllowSteps,
         });
+        self.open.waits_for_quota = false;
+        self.wait_for_quota();
     }
 
     /// Ends the run for this process if not even its pause could be recorded.

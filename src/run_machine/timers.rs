@@ -30,6 +30,8 @@ pub(super) enum Timer {
     InterruptOverdue,
     /// The record of a pause has taken too long on a full disk.
     PauseOverdue,
+    /// A call should have been tried since the quota of a provider was to be reset.
+    QuotaTried,
     /// The time of the question with this id may be over.
     Question(String),
 }
@@ -38,7 +40,11 @@ impl Timer {
     /// Returns true if work begins or ends when the timer fires.
     fn is_for_work(&self) -> bool {
         match self {
-            Self::Retry(_) | Self::Restart(_) | Self::EndOverdue(_) | Self::KillOverdue(_) => true,
+            Self::Retry(_)
+            | Self::Restart(_)
+            | Self::EndOverdue(_)
+            | Self::KillOverdue(_)
+            | Self::QuotaTried => true,
             Self::TaskLimit(_)
             | Self::CheckLimit(_)
             | Self::RunLimit

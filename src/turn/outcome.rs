@@ -36,6 +36,7 @@ impl Outcome {
                 | FailureKind::Connection
                 | FailureKind::ServerError
                 | FailureKind::Auth
+                | FailureKind::Quota
                 | FailureKind::InvalidRequest
                 | FailureKind::ContextOverflow
                 | FailureKind::RequestTooLarge

@@ -182,6 +182,7 @@ async fn providers() {
             "agents.toml",
             &format!(
                 "version = 1\n[providers.main]\nkind = 'anthropic'\nbase_url = '{}'\n\
+                 [providers.main.rate_limit]\non_quota = 'fail'\n\
                  [models.default]\nprovider = 'main'\nmodel = 'm'\n\
                  [defaults]\nidle_timeout = '300ms'\n\
                  [defaults.retry]\nmax_attempts = 1\n{AGENT}",
@@ -198,7 +199,7 @@ async fn providers() {
     assert_snapshot!(all, @r"
     one  failed        0.0 s  auth: authentication_error: invalid x-api-key
       exit code 3
-    one  failed        0.0 s  auth: insufficient_quota: You exceeded your current quota, please check your plan and billing detail
+    one  failed        0.0 s  quota: insufficient_quota: You exceeded your current quota, please check your plan and billing detai
       exit code 3
     one  failed        0.0 s  overloaded: overloaded_error: Overloaded
       exit code 3

@@ -186,7 +186,12 @@ fn thirty_agents_with_trouble() {
             _ => {}
         }
     }
-    let parked = GatewayParked { provider: name("main"), for_ms: 12_000, reason: "x".to_owned() };
+    let parked = GatewayParked {
+        provider: name("main"),
+        for_ms: 12_000,
+        reason: "x".to_owned(),
+        quota: None,
+    };
     story.happens(Draft::run(parked));
     story.status.set_asking(vec![AgentId::from_text("part-4")]);
     assert_snapshot!(story.shown(2_000, 80), @r"

@@ -6,6 +6,7 @@ use figment::value::Value;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::admission::OnQuota;
 use crate::config::shape::kinds::{
     COUNT, FILE, HEADERS, KEY_FILE, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
     words_of,
@@ -16,7 +17,7 @@ use crate::model::openai::MaxTokensField;
 use crate::spec::Thinking;
 use crate::spec::capability::Capability;
 
-words! { Wire Thinking ServiceName MaxTokensField }
+words! { Wire Thinking ServiceName MaxTokensField OnQuota }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -132,6 +133,13 @@ sections! {
         /// If `true`, the number of calls at the same time is halved while the provider refuses calls
         /// (HTTP 429 and 529), and grows back; and more than 8 begin within some seconds, not at once.
         adaptive: bool = true, Kind::Truth;
+        /// What follows when the quota or the credit of the account is used up. `wait`: the run is paused
+        /// until the reset that the provider names, or else one call tries it, after a minute and then at
+        /// growing intervals of up to half an hour, and the run goes on by itself. `pause`: the run pauses
+        /// and the program ends; `callsheet resume` continues it. `fail`: the call fails.
+        on_quota: OnQuota = OnQuota::Wait, words_of::<OnQuota>(&[]);
+        /// The longest time that is waited for a reset; for a longer one the run pauses and the program ends.
+        max_wait: Duration, Kind::Time => "no limit";
     }
 
     /// A model that agents can use.

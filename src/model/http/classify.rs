@@ -92,11 +92,11 @@ impl Refusal {
         let in_stream = (200..300).contains(&status);
         let status = if in_stream { self.implied_status() } else { status };
         match status {
-            401..=403 => ErrorClass::Auth,
+            402 => ErrorClass::QuotaExhausted,
+            401 | 403 => ErrorClass::Auth,
             404 => ErrorClass::Fatal,
             413 => ErrorClass::RequestBytes,
-            // An account without credit refuses every request, so waiting does not help.
-            429 if self.is("insufficient_quota") => ErrorClass::Auth,
+            400 | 429 if self.is_out_of_quota() => ErrorClass::QuotaExhausted,
             429 => self.request_over_limit().unwrap_or(ErrorClass::RateLimited),
             529 => ErrorClass::Overloaded,
             500.. if self.is("overloaded_error") => ErrorClass::Overloaded,
@@ -106,6 +106,14 @@ impl Refusal {
             408 | 409 | 500.. => ErrorClass::ServerError,
             _ => self.pattern().unwrap_or(ErrorClass::Fatal),
         }
+    }
+
+    /// Returns true if the quota or the credit of the account is used up, not the limit of a minute.
+    fn is_out_of_quota(&self) -> bool {
+        let kinds = ["insufficient_quota", "usage_limit_reached", "billing_error"];
+        let words = ["usage limit reached", "credit balance is too low"];
+        let message = self.message.to_lowercase();
+        kinds.iter().any(|kind| self.is(kind)) || words.iter().any(|part| message.contains(part))
     }
 
     fn is(&self, word: &str) -> bool {
@@ -120,7 +128,7 @@ impl Refusal {
                 "invalid_request_error" | "BadRequestError" | "context_length_exceeded" => 400,
                 "exceed_context_size_error" => 400,
                 "authentication_error" | "invalid_api_key" => 401,
-                "billing_error" => 402,
+                "billing_error" | "usage_limit_reached" => 402,
                 "permission_error" => 403,
                 "not_found_error" | "model_not_found" => 404,
                 "request_too_large" => 413,
@@ -322,7 +330,7 @@ mod tests {
         let cases = [
             (400, "invalid_request_error", ErrorClass::Fatal),
             (401, "authentication_error", ErrorClass::Auth),
-            (402, "billing_error", ErrorClass::Auth),
+            (402, "billing_error", ErrorClass::QuotaExhausted),
             (403, "permission_error", ErrorClass::Auth),
             (404, "not_found_error", ErrorClass::Fatal),
             (408, "", ErrorClass::ServerError),
@@ -411,7 +419,15 @@ mod tests {
         assert_eq!(class(429, &body(45_000)), tokens(45_000, 30_000));
         assert_eq!(class(429, &body(20_000)), ErrorClass::RateLimited);
         let body = openai("insufficient_quota", "insufficient_quota", "You exceeded your quota");
-        assert_eq!(class(429, &body), ErrorClass::Auth);
+        assert_eq!(class(429, &body), ErrorClass::QuotaExhausted);
+        let low = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.";
+        assert_eq!(
+            class(400, &anthropic("invalid_request_error", low)),
+            ErrorClass::QuotaExhausted
+        );
+        let body = openai("usage_limit_reached", Value::Null, "The usage limit has been reached");
+        assert_eq!(class(429, &body), ErrorClass::QuotaExhausted);
+        assert_eq!(class(200, &body), ErrorClass::QuotaExhausted);
     }
 
     #[test]

@@ -1,0 +1,80 @@
+//! Decides what a run does while the quota of a provider is used up: it is paused, nothing new starts, and
+//! it goes on by itself once the provider has taken a call.
+//!
+//! The agents at work wait at the gateway, which tries one of their calls when the quota should be reset.
+
+use std::time::Duration;
+
+use super::RunMachine;
+use super::timers::Timer;
+use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPaused};
+
+/// Time after a reset in which a waiting agent tries its call. If the reset is still not known then, no agent
+/// waits for it any more, and a new one may start to try it.
+const TRY_PATIENCE: Duration = Duration::from_secs(60);
+
+impl RunMachine {
+    /// Takes in that the quota of a provider is used up.
+    pub(super) fn quota_exhausted(&mut self, parked: &GatewayParked, wait: QuotaWait) {
+        match wait {
+            QuotaWait::InProcess => self.wait_for_quota(),
+            QuotaWait::Resume => {
+                self.open.pause_cause = PauseCause::Failure;
+                let (provider, reason) = (&parked.provider, &parked.reason);
+                self.interrupted(format!(
+                    "the quota of provider `{provider}` is used up: {reason}"
+                ));
+            }
+        }
+    }
+
+    /// Pauses the run, if a quota is used up and the run is open.
+    pub(super) fn wait_for_quota(&mut self) {
+        let Some((provider, closed)) = self.state.quotas().last() else { return };
+        let left = closed.until_ms.saturating_sub(self.state.last_ms()).max(0);
+        let left = Duration::from_millis(left.unsigned_abs());
+        let until = jiff::Timestamp::from_millisecond(closed.until_ms).unwrap_or_default();
+        let until = until.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let reason = format!(
+            "quota of provider `{provider}` until {until}, then the run continues by itself: {}",
+            closed.reason
+        );
+        self.open.holds_starts = true;
+        self.open.timers.set(self.now.since + left + TRY_PATIENCE, Timer::QuotaTried);
+        let is_ending = self.open.interrupted.is_some() || self.open.is_finishing;
+        if is_ending || self.open.is_disk_full || self.open.waits_for_quota {
+            return;
+        }
+        self.open.waits_for_quota = true;
+        self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Quota })]);
+    }
+
+    /// Lets new work start although the reset of the quota is not known.
+    pub(super) fn quota_tried(&mut self) {
+        self.open.holds_starts = false;
+    }
+
+    /// Continues the run if no quota is used up any more.
+    pub(super) fn quota_reset(&mut self) {
+        if self.state.quotas().last().is_some() {
+            return;
+        }
+        self.open.holds_starts = false;
+        self.open.timers.cancel(&Timer::QuotaTried);
+        let is_ending = self.open.interrupted.is_some() || self.open.is_finishing;
+        if !std::mem::take(&mut self.open.waits_for_quota) || is_ending || self.open.is_disk_full {
+            return;
+        }
+        let opened = RunOpened {
+            pid: self.settings.pid,
+            reason: Some("the provider takes calls again".to_owned()),
+            ..RunOpened::by_this_process(self.state.epoch())
+        };
+        self.record(vec![Draft::run(opened)]);
+    }
+
+    /// Returns true if nothing new may start: the quota is used up, and somebody waits for its reset.
+    pub(super) fn holds_starts(&self) -> bool {
+        self.open.holds_starts && (self.state.open_agents() > 0 || !self.open.spawning.is_empty())
+    }
+}
