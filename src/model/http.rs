@@ -238,16 +238,15 @@ impl Transport {
             false => "the connection broke to",
         };
         let mut message = format!("{what} {}", self.origin);
-        let mut certificate = false;
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
             let text = error.to_string();
             if !message.ends_with(&text) {
                 message = format!("{message}: {text}");
             }
-            certificate |= is_certificate_error(error);
             cause = error.source();
         }
+        let certificate = is_certificate_error(error);
         let error = ModelError::new(ErrorClass::Connection, message);
         // A certificate that was refused once is refused again.
         let is_first = error_is_connect && !self.has_answered.load(Ordering::Relaxed);
@@ -373,11 +372,18 @@ async fn beginning(response: &mut Response, most: usize, patience: Duration) -> 
     body
 }
 
+/// Returns true if the server's certificate was refused. The libraries wrap the error that says so in
+/// several I/O errors, whose sources leave out the error that they wrap.
 fn is_certificate_error(error: &(dyn std::error::Error + 'static)) -> bool {
-    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let found = found.or_else(|| error.downcast_ref::<rustls::Error>());
-    matches!(found, Some(rustls::Error::InvalidCertificate(_)))
+    if let Some(found) = error.downcast_ref::<rustls::Error>() {
+        return matches!(found, rustls::Error::InvalidCertificate(_));
+    }
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match (wrapped, error.source()) {
+        (Some(wrapped), _) => is_certificate_error(wrapped),
+        (None, Some(source)) => is_certificate_error(source),
+        (None, None) => false,
+    }
 }
 
 #[cfg(test)]
@@ -397,5 +403,17 @@ mod tests {
         let long = "x".repeat(bounds::WORDS_CHARS - 4) + "sk-secret";
         let error = transport.told(malformed(long));
         assert!(error.message.ends_with("x[red..."), "{}", error.message);
+    }
+    #[test]
+    fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
+        use std::io::Error;
+        let refused = |why| rustls::Error::InvalidCertificate(why);
+        let bad = || refused(rustls::CertificateError::UnknownIssuer);
+        let other = || rustls::Error::HandshakeNotComplete;
+        assert!(is_certificate_error(&bad()));
+        assert!(is_certificate_error(&Error::other(bad())));
+        assert!(is_certificate_error(&Error::other(Error::other(Error::other(bad())))));
+        assert!(!is_certificate_error(&Error::other(Error::other(other()))));
+        assert!(!is_certificate_error(&Error::from_raw_os_error(111)));
     }
 }

@@ -1,0 +1,56 @@
+//! Servers that answer in another way than the protocol says, on real sockets and both wires.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use callsheet::model::ErrorClass;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::support::asked::Wire;
+use crate::wire::{call, client, endpoint};
+
+/// A certificate for 127.0.0.1 that signs itself, and is valid for a hundred years.
+const CERTIFICATE: &str = "MIIBmzCCAUCgAwIBAgIUUEYyQ3ZFVI7le9tlPGlOQ8vN6/IwCgYIKoZIzj0EAwIwGTEXMBUGA1UEAwwOY2FsbHNoZWV0IHRlc3QwIBcNMjYxMTIzMDgzNjQyWhgPMjEyNjEwMzAwODM2NDJaMBkxFzAVBgNVBAMMDmNhbGxzaGVldCB0ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAED910BuDchDJfOOb1UkoswxObHDKFGrt1ySBu1h5vZqB1D7BrX54Z0bUipb5WiptfC4FEDJ9Sm8M+lb7GHhcjBaNkMGIwHQYDVR0OBBYEFDGlpsC1JBSECyAIkZCbqYds3WytMB8GA1UdIwQYMBaAFDGlpsC1JBSECyAIkZCbqYds3WytMA8GA1UdEwEB/wQFMAMBAf8wDwYDVR0RBAgwBocEfwAAATAKBggqhkjOPQQDAgNJADBGAiEAtOqYrXLU6KYQtqee6n2bRvK1Q3n+/SXl3ARz+tIE0tECIQDBQy0teFTz/7HqS5LmISWeeryNH/1OXNN3UBrgZfhvEQ==";
+/// Its key, which protects nothing.
+const CERTIFICATE_KEY: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgmXOLrb6VTeZSIHX43VhN01+GMmT2AdePZay++NRDk72hRANCAAQP3XQG4NyEMl845vVSSizDE5scMoUau3XJIG7WHm9moHUPsGtfnhnRtSKlvlaKm18LgUQMn1Kbwz6VvsYeFyMF";
+
+/// Begins to offer TLS with the certificate to so many connections, one after the other, and returns the
+/// port.
+fn offer_tls(connections: usize) -> u16 {
+    let decode = |text: &str| STANDARD.decode(text).expect("base64");
+    let certificate = CertificateDer::from(decode(CERTIFICATE));
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(decode(CERTIFICATE_KEY)));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("protocol versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("a certificate and its key");
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten().take(connections) {
+            let Ok(tls) = rustls::ServerConnection::new(Arc::clone(&config)) else { return };
+            // Until the client refuses the certificate and closes.
+            let _ = rustls::StreamOwned::new(tls, stream).read(&mut [0; 1024]);
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_trusted_is_not_tried_again() {
+    for wire in Wire::BOTH {
+        let port = offer_tls(1);
+        let model = client(wire, endpoint(format!("https://127.0.0.1:{port}/v1")));
+        let error = call(&*model).await.expect_err("nobody signed it");
+        assert_eq!(error.class, ErrorClass::Connection, "{error}");
+        assert!(error.message.contains("certificate"), "{error}");
+        assert!(!error.is_retryable(), "{error}");
+    }
+}
