@@ -9,8 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use callsheet::model::ErrorClass;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use crate::support::answer::{Answer, Fault};
 use crate::support::asked::Wire;
-use crate::wire::{call, client, endpoint};
+use crate::support::provider::Provider;
+use crate::wire::{ask, call, client, endpoint};
 
 /// A certificate for 127.0.0.1 that signs itself, and is valid for a hundred years.
 const CERTIFICATE: &str = "MIIBmzCCAUCgAwIBAgIUUEYyQ3ZFVI7le9tlPGlOQ8vN6/IwCgYIKoZIzj0EAwIwGTEXMBUGA1UEAwwOY2FsbHNoZWV0IHRlc3QwIBcNMjYxMTIzMDgzNjQyWhgPMjEyNjEwMzAwODM2NDJaMBkxFzAVBgNVBAMMDmNhbGxzaGVldCB0ZXN0MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAED910BuDchDJfOOb1UkoswxObHDKFGrt1ySBu1h5vZqB1D7BrX54Z0bUipb5WiptfC4FEDJ9Sm8M+lb7GHhcjBaNkMGIwHQYDVR0OBBYEFDGlpsC1JBSECyAIkZCbqYds3WytMB8GA1UdIwQYMBaAFDGlpsC1JBSECyAIkZCbqYds3WytMA8GA1UdEwEB/wQFMAMBAf8wDwYDVR0RBAgwBocEfwAAATAKBggqhkjOPQQDAgNJADBGAiEAtOqYrXLU6KYQtqee6n2bRvK1Q3n+/SXl3ARz+tIE0tECIQDBQy0teFTz/7HqS5LmISWeeryNH/1OXNN3UBrgZfhvEQ==";
@@ -52,5 +54,59 @@ async fn a_certificate_that_is_not_trusted_is_not_tried_again() {
         assert_eq!(error.class, ErrorClass::Connection, "{error}");
         assert!(error.message.contains("certificate"), "{error}");
         assert!(!error.is_retryable(), "{error}");
+    }
+}
+
+/// An answer of this status, content type and body.
+fn http(status: u16, kind: &str, body: &str) -> Answer {
+    let headers = vec![("content-type".to_owned(), kind.to_owned())];
+    Answer::fault(Fault::Http { status, headers, body: body.to_owned() })
+}
+
+/// The path that a wire adds to `base_url`.
+fn path(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "/v1/messages",
+        Wire::OpenAi => "/chat/completions",
+    }
+}
+
+#[tokio::test]
+async fn an_answer_from_a_wrong_address_names_the_address() {
+    let page = "<!doctype html><html><title>Welcome</title></html>";
+    for wire in Wire::BOTH {
+        for status in [200, 404] {
+            let answer = http(status, "text/html", page);
+            let provider = Provider::script(vec![answer]).await;
+            let base = provider.url_for(wire);
+            let error = call(&*client(wire, endpoint(base.clone()))).await.expect_err("a page");
+            let message = format!(
+                "the server answered {status} to POST {base}{path} with a web page, \"Welcome\"; \
+                 expected an event stream. Is `base_url` right? It is what stands before `{path}`",
+                path = path(wire)
+            );
+            assert_eq!(error.message, message);
+            assert_eq!((error.class, error.status), (ErrorClass::Fatal, Some(status)));
+            assert!(!error.is_retryable() && provider.count() == 1);
+        }
+        // A proxy whose server is away for a moment.
+        let error = ask(wire, http(502, "text/html", page)).await.expect_err("a page");
+        assert_eq!((error.class, error.is_retryable()), (ErrorClass::ServerError, true));
+        assert!(error.message.contains("502 to POST") && !error.message.contains("<html"));
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_named_and_not_followed() {
+    for wire in Wire::BOTH {
+        for status in [301, 302, 303, 307, 308] {
+            let elsewhere = Provider::script(vec![Answer::text("stolen")]).await;
+            let location = format!("{}/v1/messages", elsewhere.base_url());
+            let headers = vec![("location".to_owned(), location.clone())];
+            let fault = Fault::Http { status, headers, body: String::new() };
+            let error = ask(wire, Answer::fault(fault)).await.expect_err("a redirect");
+            assert!(error.message.contains(&format!("a redirect to {location}")), "{error}");
+            assert!(!error.is_retryable() && elsewhere.count() == 0);
+        }
     }
 }

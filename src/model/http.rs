@@ -4,6 +4,7 @@
 //! format, and makes one attempt only: `actor/model_call.rs` decides about retries.
 
 mod allowance;
+mod answer;
 mod arguments;
 mod body;
 mod bounds;
@@ -16,17 +17,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
+use self::answer::{Asked, beginning, refused};
 pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
 pub(crate) use self::classify::Refusal;
-use self::classify::{retry_after, should_retry};
 pub use self::endpoint::{Endpoint, EndpointError, Key, is_loopback};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
@@ -34,9 +35,6 @@ pub(crate) use self::values::{count, is_recordable, lenient, tree, with_extra};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 use crate::redaction::Secrets;
 
-/// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
-/// web page is cut.
-const ERROR_BYTES: usize = 64 * 1024;
 /// The most bytes that are read of a document: a model's description has a few thousand.
 const DOCUMENT_BYTES: usize = 1024 * 1024;
 /// Time limit for the response to a request of a document, and again for its body. It is short,
@@ -50,6 +48,8 @@ const TRAILER_WAIT: Duration = Duration::from_millis(10);
 pub(crate) struct Transport {
     client: Client,
     url: Url,
+    /// The path below `base_url`.
+    path: &'static str,
     origin: String,
     key: Option<Key>,
     /// The key and the secret headers, which no error may repeat.
@@ -80,7 +80,7 @@ impl Transport {
     /// endpoint needs no certificates.
     pub(crate) fn new(
         endpoint: Endpoint,
-        path: &str,
+        path: &'static str,
         own: &[(&str, String)],
     ) -> Result<Self, EndpointError> {
         let bad_url = || EndpointError::Url(endpoint.url.clone());
@@ -102,6 +102,7 @@ impl Transport {
         Ok(Self {
             client,
             url,
+            path,
             origin,
             secrets: endpoint.secrets(),
             key: endpoint.key,
@@ -155,7 +156,8 @@ impl Transport {
         if status == StatusCode::OK && is_stream {
             return Ok(response);
         }
-        Err(refused(response, self.idle_timeout).await)
+        let asked = Asked::new("POST", &self.url, self.path);
+        Err(refused(response, self.idle_timeout, &asked).await)
     }
 
     /// Gets a JSON document from an address beside the URL: `path` replaces its last segment.
@@ -176,10 +178,11 @@ impl Transport {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop().extend(path);
         }
+        let asked = Asked::new("GET", &url, self.path);
         let request = self.client.get(url).headers(headers).header(ACCEPT, "application/json");
         let mut response = self.send(request, Instant::now() + DOCUMENT_WAIT).await?;
         if response.status() != StatusCode::OK {
-            return Err(refused(response, DOCUMENT_WAIT).await);
+            return Err(refused(response, DOCUMENT_WAIT, &asked).await);
         }
         let body = beginning(&mut response, DOCUMENT_BYTES, DOCUMENT_WAIT).await;
         tree(&body).ok_or_else(|| malformed("the model's description cannot be read"))
@@ -332,44 +335,6 @@ async fn settle(mut response: Response) {
 
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
-}
-
-/// Returns the error that a response without a stream means.
-async fn refused(mut response: Response, patience: Duration) -> ModelError {
-    let status = response.status().as_u16();
-    let body = beginning(&mut response, ERROR_BYTES, patience).await;
-    let headers = response.headers();
-    let told = allowance::allowance(headers, now_ms());
-    let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
-    let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| status == 429);
-    let waits = (retry_after(headers, now_ms()).or(reset), should_retry(headers));
-    let error = match Refusal::find_in(&body) {
-        None if status < 400 => ModelError::new(
-            ErrorClass::Fatal,
-            format!("the provider answered with status {status} and no event stream"),
-        ),
-        Some(refusal) => refusal.into_error(status),
-        None => Refusal::read(&body).into_error(status),
-    };
-    ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error }
-}
-
-/// Returns the beginning of a body: the bytes that arrive within `patience`, at most `most` of
-/// them.
-async fn beginning(response: &mut Response, most: usize, patience: Duration) -> BytesMut {
-    let mut body = BytesMut::new();
-    let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            let room = most.saturating_sub(body.len());
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() >= room {
-                break;
-            }
-        }
-    };
-    // After the time limit the bytes that have arrived must be enough.
-    let _ = timeout(patience, read).await;
-    body
 }
 
 /// Returns true if the server's certificate was refused. The libraries wrap the error that says so in
