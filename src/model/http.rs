@@ -23,7 +23,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use self::answer::{Asked, beginning, refused};
+use self::answer::{Asked, beginning, is_page, refused, with_waits};
 pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
@@ -128,17 +128,30 @@ impl Transport {
         let mut response =
             self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
         let told = allowance::allowance(response.headers(), now_ms());
-        deltas(Delta::Taken(told));
+        // A document may be an error: then the provider has not taken the request.
+        let is_stream = !is_json(&response);
+        if is_stream {
+            deltas(Delta::Taken(told));
+        }
         let mut intake = Intake::new(assembly);
         let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
+        let read = match read {
+            Err(error) if intake.is_document() => {
+                Err(with_waits(self.placed(error), response.headers()))
+            }
+            read => read,
+        };
+        if !is_stream && read.is_ok() {
+            deltas(Delta::Taken(told));
+        }
         if read.is_ok() {
             settle(response).await;
         }
         intake.close(read.map_err(|error| self.told(error)))
     }
 
-    /// Sends the request, and returns the response if its status and type show that a stream
-    /// follows.
+    /// Sends the request, and returns the response if its status and type show that a reply
+    /// follows: a stream, or a JSON document.
     async fn open(
         &self,
         parts: Vec<Bytes>,
@@ -149,11 +162,7 @@ impl Transport {
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
         let response = self.send(request, until).await?;
         let status = response.status();
-        let is_stream = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
-        if status == StatusCode::OK && is_stream {
+        if status == StatusCode::OK && !is_page(response.headers(), &[]) {
             return Ok(response);
         }
         let asked = Asked::new("POST", &self.url, self.path);
@@ -228,6 +237,15 @@ impl Transport {
             }
             watch.limit = sooner(Instant::now() + self.idle_timeout, end);
         }
+    }
+
+    /// Returns an error with the address, if that may be the cause.
+    fn placed(&self, error: ModelError) -> ModelError {
+        if error.class != ErrorClass::Fatal {
+            return error;
+        }
+        let asked = Asked::new("POST", &self.url, self.path);
+        ModelError { message: format!("{} (200 from {asked})", error.message), ..error }
     }
 
     fn silence(&self, what: &str) -> ModelError {
@@ -331,6 +349,11 @@ async fn settle(mut response: Response) {
         // If the provider keeps the stream open, the connection is dropped instead.
         let _ = timeout(TRAILER_WAIT, rest).await;
     }
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
 fn now_ms() -> i64 {

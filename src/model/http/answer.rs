@@ -179,7 +179,7 @@ mod tests {
     fn told(status: u16, header: Option<(&'static str, &str)>, body: &str) -> ModelError {
         let url = Url::parse("http://me:pw@models.example/v1/v1/messages?key=abc").expect("a URL");
         let mut headers = HeaderMap::new();
-        for (name, value) in header {
+        if let Some((name, value)) = header {
             headers.insert(name, value.parse().expect("a value"));
         }
         judge(status, &headers, body.as_bytes(), &Asked::new("POST", &url, "/v1/messages"))
