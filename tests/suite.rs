@@ -29,6 +29,7 @@ mod made;
 mod measure;
 #[path = "support/memory_journal.rs"]
 mod memory_journal;
+mod odd_servers;
 mod presets;
 mod recall;
 mod relief;

@@ -4,6 +4,7 @@
 //! format, and makes one attempt only: `actor/model_call.rs` decides about retries.
 
 mod allowance;
+mod answer;
 mod arguments;
 mod body;
 mod bounds;
@@ -17,17 +18,17 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::FutureExt;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
+use self::answer::{Asked, beginning, is_page, refused, with_waits};
 pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
 pub(crate) use self::classify::Refusal;
-use self::classify::{retry_after, should_retry};
 pub use self::endpoint::{Endpoint, EndpointError, Key, is_loopback};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
@@ -35,9 +36,6 @@ pub(crate) use self::values::{count, is_recordable, lenient, tree, with_extra};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
 use crate::redaction::Secrets;
 
-/// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
-/// web page is cut.
-const ERROR_BYTES: usize = 64 * 1024;
 /// The most bytes that are read of a document: a model's description has a few thousand.
 const DOCUMENT_BYTES: usize = 1024 * 1024;
 /// Time limit for the response to a request of a document, and again for its body. It is short,
@@ -51,6 +49,8 @@ const TRAILER_WAIT: Duration = Duration::from_millis(10);
 pub(crate) struct Transport {
     client: Client,
     url: Url,
+    /// The path below `base_url`.
+    path: &'static str,
     origin: String,
     key: Option<Key>,
     /// The key and the secret headers, which no error may repeat.
@@ -81,7 +81,7 @@ impl Transport {
     /// endpoint needs no certificates.
     pub(crate) fn new(
         endpoint: Endpoint,
-        path: &str,
+        path: &'static str,
         own: &[(&str, String)],
     ) -> Result<Self, EndpointError> {
         let bad_url = || EndpointError::Url(endpoint.url.clone());
@@ -103,6 +103,7 @@ impl Transport {
         Ok(Self {
             client,
             url,
+            path,
             origin,
             secrets: endpoint.secrets(),
             key: endpoint.key,
@@ -128,17 +129,30 @@ impl Transport {
         let mut response =
             self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
         let told = allowance::allowance(response.headers(), now_ms());
-        deltas(Delta::Taken(told));
+        // A document may be an error: then the provider has not taken the request.
+        let is_stream = !is_json(&response);
+        if is_stream {
+            deltas(Delta::Taken(told));
+        }
         let mut intake = Intake::new(assembly);
         let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
+        let read = match read {
+            Err(error) if intake.is_document() => {
+                Err(with_waits(self.placed(error), response.headers()))
+            }
+            read => read,
+        };
+        if !is_stream && read.is_ok() {
+            deltas(Delta::Taken(told));
+        }
         if read.is_ok() {
             settle(response).await;
         }
         intake.close(read.map_err(|error| self.told(error)))
     }
 
-    /// Sends the request, and returns the response if its status and type show that a stream
-    /// follows.
+    /// Sends the request, and returns the response if its status and type show that a reply
+    /// follows: a stream, or a JSON document.
     async fn open(
         &self,
         parts: Vec<Bytes>,
@@ -149,14 +163,11 @@ impl Transport {
         let request = self.client.post(self.url.clone()).headers(headers).body(body);
         let response = self.send(request, until).await?;
         let status = response.status();
-        let is_stream = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_none_or(|kind| !kind.as_bytes().starts_with(b"application/json"));
-        if status == StatusCode::OK && is_stream {
+        if status == StatusCode::OK && !is_page(response.headers(), &[]) {
             return Ok(response);
         }
-        Err(refused(response, self.idle_timeout).await)
+        let asked = Asked::new("POST", &self.url, self.path);
+        Err(refused(response, self.idle_timeout, &asked).await)
     }
 
     /// Gets a JSON document from an address beside the URL: `path` replaces its last segment.
@@ -177,10 +188,11 @@ impl Transport {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop().extend(path);
         }
+        let asked = Asked::new("GET", &url, self.path);
         let request = self.client.get(url).headers(headers).header(ACCEPT, "application/json");
         let mut response = self.send(request, Instant::now() + DOCUMENT_WAIT).await?;
         if response.status() != StatusCode::OK {
-            return Err(refused(response, DOCUMENT_WAIT).await);
+            return Err(refused(response, DOCUMENT_WAIT, &asked).await);
         }
         let body = beginning(&mut response, DOCUMENT_BYTES, DOCUMENT_WAIT).await;
         tree(&body).ok_or_else(|| malformed("the model's description cannot be read"))
@@ -228,6 +240,15 @@ impl Transport {
         }
     }
 
+    /// Returns an error with the address, if that may be the cause.
+    fn placed(&self, error: ModelError) -> ModelError {
+        if error.class != ErrorClass::Fatal {
+            return error;
+        }
+        let asked = Asked::new("POST", &self.url, self.path);
+        ModelError { message: format!("{} (200 from {asked})", error.message), ..error }
+    }
+
     fn silence(&self, what: &str) -> ModelError {
         ModelError::new(ErrorClass::IdleTimeout, format!("{what} from {}", self.origin))
     }
@@ -239,16 +260,15 @@ impl Transport {
             false => "the connection broke to",
         };
         let mut message = format!("{what} {}", self.origin);
-        let mut certificate = false;
         let mut cause = std::error::Error::source(error);
         while let Some(error) = cause {
             let text = error.to_string();
             if !message.ends_with(&text) {
                 message = format!("{message}: {text}");
             }
-            certificate |= is_certificate_error(error);
             cause = error.source();
         }
+        let certificate = is_certificate_error(error);
         let error = ModelError::new(ErrorClass::Connection, message);
         // A certificate that was refused once is refused again.
         let is_first = error_is_connect && !self.has_answered.load(Ordering::Relaxed);
@@ -332,61 +352,27 @@ async fn settle(mut response: Response) {
     }
 }
 
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
 }
 
-/// Returns the error that a response without a stream means.
-async fn refused(mut response: Response, patience: Duration) -> ModelError {
-    let status = response.status().as_u16();
-    let body = beginning(&mut response, ERROR_BYTES, patience).await;
-    let headers = response.headers();
-    let told = allowance::allowance(headers, now_ms());
-    let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
-    let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| status == 429);
-    let waits = (retry_after(headers, now_ms()).or(reset), should_retry(headers));
-    let error = match Refusal::find_in(&body) {
-        None if status < 400 => ModelError::new(
-            ErrorClass::Fatal,
-            format!("the provider answered with status {status} and no event stream"),
-        ),
-        Some(refusal) => refusal.into_error(status),
-        None => Refusal::read(&body).into_error(status),
-    };
-    let mut error =
-        ModelError { status: Some(status), retry_after: waits.0, should_retry: waits.1, ..error };
-    if error.class == ErrorClass::QuotaExhausted {
-        let told = quota_reset::told(&body, now_ms());
-        error.retry_after = told.or(error.retry_after);
-        // Whether a quota is waited for is for the settings to say.
-        error.should_retry = None;
-    }
-    error
-}
-
-/// Returns the beginning of a body: the bytes that arrive within `patience`, at most `most` of
-/// them.
-async fn beginning(response: &mut Response, most: usize, patience: Duration) -> BytesMut {
-    let mut body = BytesMut::new();
-    let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
-            let room = most.saturating_sub(body.len());
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() >= room {
-                break;
-            }
-        }
-    };
-    // After the time limit the bytes that have arrived must be enough.
-    let _ = timeout(patience, read).await;
-    body
-}
-
+/// Returns true if the server's certificate was refused. The libraries wrap the error that says so in
+/// several I/O errors, whose sources leave out the error that they wrap.
 fn is_certificate_error(error: &(dyn std::error::Error + 'static)) -> bool {
-    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-    let found = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let found = found.or_else(|| error.downcast_ref::<rustls::Error>());
-    matches!(found, Some(rustls::Error::InvalidCertificate(_)))
+    if let Some(found) = error.downcast_ref::<rustls::Error>() {
+        return matches!(found, rustls::Error::InvalidCertificate(_));
+    }
+    let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    match (wrapped, error.source()) {
+        (Some(wrapped), _) => is_certificate_error(wrapped),
+        (None, Some(source)) => is_certificate_error(source),
+        (None, None) => false,
+    }
 }
 
 #[cfg(test)]
@@ -406,5 +392,17 @@ mod tests {
         let long = "x".repeat(bounds::WORDS_CHARS - 4) + "sk-secret";
         let error = transport.told(malformed(long));
         assert!(error.message.ends_with("x[red..."), "{}", error.message);
+    }
+    #[test]
+    fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
+        use std::io::Error;
+        let refused = |why| rustls::Error::InvalidCertificate(why);
+        let bad = || refused(rustls::CertificateError::UnknownIssuer);
+        let other = || rustls::Error::HandshakeNotComplete;
+        assert!(is_certificate_error(&bad()));
+        assert!(is_certificate_error(&Error::other(bad())));
+        assert!(is_certificate_error(&Error::other(Error::other(Error::other(bad())))));
+        assert!(!is_certificate_error(&Error::other(Error::other(other()))));
+        assert!(!is_certificate_error(&Error::from_raw_os_error(111)));
     }
 }

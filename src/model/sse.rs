@@ -92,8 +92,14 @@ impl Parser {
         Ok(())
     }
 
-    /// Takes the end of the stream. If an event lacks only the blank line after it, which some
-    /// servers leave out at the end, it is passed to `on_event`.
+    /// Returns true if the end of a line has not arrived.
+    #[must_use]
+    pub fn is_amid_line(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Takes the end of the stream, and passes the event to `on_event` of which the end is missing. Its
+    /// last line may be cut, see [`Self::is_amid_line`]; some servers just leave out the last newline.
     ///
     /// # Errors
     /// Returns any error of `on_event`.
@@ -101,7 +107,11 @@ impl Parser {
         mut self,
         mut on_event: impl FnMut(Event<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.line.is_empty() { self.take_line(b"", &mut on_event) } else { Ok(()) }
+        let line = std::mem::take(&mut self.line);
+        if !line.is_empty() {
+            self.take_line(&line, &mut on_event)?;
+        }
+        self.take_line(b"", &mut on_event)
     }
 
     fn check(&self, length: usize) -> Result<(), TooLong> {
@@ -189,9 +199,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_line_at_the_end_is_no_event() {
-        assert_eq!(parse(&[b"data: {\"cut"]), []);
-        assert_eq!(parse(&[b"data: a\ndata: b"]), []);
+    fn an_unfinished_line_at_the_end_is_told() {
+        let event = |data: &str| vec![(String::new(), data.to_owned())];
+        assert_eq!(parse(&[b"data: {\"cut"]), event("{\"cut"));
+        assert_eq!(parse(&[b"data: a\ndata: b"]), event("a\nb"));
+        assert_eq!(parse(&[b"data: a\nda"]), event("a"));
+        assert_eq!(parse(&[b"da"]), []);
+        let mut parser = Parser::default();
+        let ignore = |_: Event<'_>| -> Result<(), TooLong> { Ok(()) };
+        for (chunk, expected) in [(&b"data: a"[..], true), (b"\n", false), (b"\nd", true)] {
+            parser.feed(chunk, ignore).unwrap();
+            assert_eq!(parser.is_amid_line(), expected);
+        }
     }
 
     #[test]

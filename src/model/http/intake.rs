@@ -3,7 +3,7 @@
 //! Owns the rule of what is kept when a stream ends early: the whole reply, the blocks that are
 //! complete, or nothing.
 
-use super::bounds;
+use super::{Refusal, bounds, malformed};
 use crate::message::Usage;
 use crate::model::{DeltaSink, ErrorClass, ModelError, Reply, sse};
 
@@ -25,6 +25,13 @@ pub(crate) trait Assembly: Send {
         deltas: DeltaSink<'_>,
     ) -> Result<Progress, ModelError>;
 
+    /// Takes a reply that came as one JSON document. Returns `None` if the document is no reply.
+    fn take_whole(
+        &mut self,
+        document: &[u8],
+        deltas: DeltaSink<'_>,
+    ) -> Option<Result<(), ModelError>>;
+
     /// Returns true if the reply is complete, even if the stream ended or broke at this point.
     fn is_whole(&self) -> bool;
 
@@ -39,9 +46,18 @@ pub(crate) trait Assembly: Send {
     fn salvage(self, reason: &ModelError) -> Option<Reply>;
 }
 
+/// The form of a body, which its first byte shows: no line of an event stream begins with a brace.
+/// The content type does not, because some servers label one as the other.
+enum Form {
+    Unknown,
+    Events(sse::Parser),
+    /// A JSON document: the whole reply of a server that does not stream, or an error.
+    Document(Vec<u8>),
+}
+
 /// A stream that is being read into a reply.
 pub(crate) struct Intake<A> {
-    parser: sse::Parser,
+    form: Form,
     assembly: A,
     /// The bytes that have arrived.
     bytes: usize,
@@ -50,12 +66,17 @@ pub(crate) struct Intake<A> {
 
 impl<A: Assembly> Intake<A> {
     pub(crate) fn new(assembly: A) -> Self {
-        Self { parser: sse::Parser::default(), assembly, bytes: 0, is_done: false }
+        Self { form: Form::Unknown, assembly, bytes: 0, is_done: false }
     }
 
     /// Returns true if the reply is complete and nothing more needs to be read.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
+    }
+
+    /// Returns true if the body is a JSON document.
+    pub(crate) fn is_document(&self) -> bool {
+        matches!(self.form, Form::Document(_))
     }
 
     /// Takes the next bytes and returns the number of events that they completed.
@@ -67,7 +88,23 @@ impl<A: Assembly> Intake<A> {
         let mut events = 0;
         self.bytes += chunk.len();
         bounds::within(self.bytes, bounds::REPLY_BYTES, "it is")?;
-        let Self { parser, assembly, is_done, .. } = self;
+        if let Form::Unknown = self.form {
+            match chunk.trim_ascii_start().first() {
+                None => return Ok(0),
+                Some(b'{') => self.form = Form::Document(Vec::new()),
+                Some(_) => self.form = Form::Events(sse::Parser::default()),
+            }
+        }
+        let Self { form, assembly, is_done, .. } = self;
+        let parser = match form {
+            Form::Events(parser) => parser,
+            Form::Document(document) => {
+                bounds::within(self.bytes, sse::MAX_EVENT_BYTES, "it is")?;
+                document.extend_from_slice(chunk);
+                return Ok(0);
+            }
+            Form::Unknown => return Ok(0),
+        };
         parser.feed(chunk, |event| {
             events += 1;
             if !*is_done {
@@ -80,13 +117,27 @@ impl<A: Assembly> Intake<A> {
 
     /// Takes the end of the stream. Returns an error if the reply is not complete then.
     pub(crate) fn end(&mut self, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
-        let Self { parser, assembly, is_done, .. } = self;
-        std::mem::take(parser).finish(|event| {
-            if !*is_done {
-                *is_done = assembly.take(event, deltas)? == Progress::Done;
+        let Self { form, assembly, is_done, .. } = self;
+        match form {
+            Form::Unknown => {}
+            Form::Events(parser) => {
+                let parser = std::mem::take(parser);
+                let may_be_cut = parser.is_amid_line();
+                parser.finish(|event| {
+                    if !*is_done && (!may_be_cut || is_entire(event.data)) {
+                        *is_done = assembly.take(event, deltas)? == Progress::Done;
+                    }
+                    Ok::<(), ModelError>(())
+                })?;
             }
-            Ok::<(), ModelError>(())
-        })?;
+            Form::Document(document) => {
+                if let Some(refusal) = Refusal::find_in(document) {
+                    return Err(refusal.into_error(200));
+                }
+                let taken = assembly.take_whole(document, deltas);
+                return taken.unwrap_or_else(|| Err(no_reply(document)));
+            }
+        }
         match self.is_done || self.assembly.is_whole() {
             true => Ok(()),
             false => Err(ModelError::new(
@@ -110,6 +161,27 @@ impl<A: Assembly> Intake<A> {
             }
             Ok(()) | Err(_) => Ok(self.assembly.finish()),
         }
+    }
+}
+
+/// Returns true if the data of an event without a line end are not cut: both protocols send JSON
+/// objects, and OpenAI one word more.
+fn is_entire(data: &[u8]) -> bool {
+    data.trim_ascii() == b"[DONE]" || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok()
+}
+
+/// Creates the error for a document that is neither a reply nor an error.
+fn no_reply(document: &[u8]) -> ModelError {
+    match serde_json::from_slice::<serde::de::IgnoredAny>(document) {
+        // It may have been cut.
+        Err(error) if error.is_eof() => {
+            ModelError::new(ErrorClass::Connection, "the reply ended before it was whole")
+        }
+        Err(error) => malformed(format!("the reply cannot be read: {error}")),
+        Ok(_) => ModelError {
+            status: Some(200),
+            ..ModelError::new(ErrorClass::Fatal, "the server answered with JSON that is no reply")
+        },
     }
 }
 

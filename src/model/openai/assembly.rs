@@ -4,6 +4,7 @@
 //! complete only when the finish reason or the end of the stream has arrived.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -55,6 +56,25 @@ struct ChoiceIn<'a> {
     index: Option<u64>,
     #[serde(default, borrow)]
     delta: Option<DeltaIn<'a>>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+/// A completion that came as one document.
+#[derive(Deserialize)]
+struct WholeIn<'a> {
+    #[serde(borrow)]
+    choices: Vec<WholeChoiceIn<'a>>,
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+struct WholeChoiceIn<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow)]
+    message: DeltaIn<'a>,
     #[serde(default)]
     finish_reason: Option<String>,
 }
@@ -134,6 +154,29 @@ impl Assembly for ChatAssembly {
             deltas(Delta::Alive);
         }
         Ok(Progress::More)
+    }
+
+    fn take_whole(
+        &mut self,
+        document: &[u8],
+        deltas: DeltaSink<'_>,
+    ) -> Option<Result<(), ModelError>> {
+        let whole: WholeIn<'_> = serde_json::from_slice(document).ok()?;
+        let mut choices = whole.choices.into_iter();
+        // The request asks for one choice only.
+        let choice = choices.find(|choice| choice.index.unwrap_or(0) == 0)?;
+        let mut message = choice.message;
+        // Each call is whole, so equal ids, which some servers give, join none to another.
+        let mut ids = HashSet::new();
+        for (index, call) in (0..).zip(message.tool_calls.iter_mut().flatten()) {
+            call.index = Some(index);
+            call.id.take_if(|id| !ids.insert(id.clone()));
+        }
+        let (index, finish_reason) = (choice.index, choice.finish_reason);
+        self.usage = whole.usage;
+        let grown = self.grow(ChoiceIn { index, delta: Some(message), finish_reason }, deltas);
+        self.done = true;
+        Some(grown.map(|_| ()))
     }
 
     fn is_whole(&self) -> bool {
@@ -397,8 +440,8 @@ mod tests {
     #[test]
     fn a_stream_cut_anywhere_keeps_exactly_what_completed() {
         let fixture = fixture();
-        let after = |text: &str| fixture.find(text).expect("there") + text.len() + 1;
-        // An event counts once its line is whole, even without the blank line.
+        let after = |text: &str| fixture.find(text).expect("there") + text.len();
+        // An event counts once its line is whole, even without the line's end.
         let text_done = after(r#""arguments":""}}]},"finish_reason":null}],"usage":null}"#);
         let all_done = after(r#""finish_reason":"tool_calls"}],"usage":null}"#);
         for at in 0..fixture.len() {
