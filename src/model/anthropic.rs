@@ -6,6 +6,7 @@
 
 mod assembly;
 mod context;
+mod events;
 mod usage;
 
 use bytes::Bytes;

@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::events::{BlockIn, DeltaIn, EventIn, StartIn, StopIn, WholeIn};
 use super::usage::UsageIn;
 use crate::context::provider::server::{AppliedEdit, ContextReport};
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
-    Arguments, Assembly, BLOCKS, Bounds, Progress, Refusal, TOKENS, is_recordable, lenient,
-    malformed, received_input, shorten, tree,
+    Arguments, Assembly, BLOCKS, Bounds, Progress, Refusal, TOKENS, is_recordable, malformed,
+    received_input, shorten, tree,
 };
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
@@ -72,79 +73,6 @@ enum PartialBlock {
         changed: Option<Value>,
         input: String,
     },
-}
-
-#[derive(Default, Deserialize)]
-struct EventIn<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    index: Option<u64>,
-    #[serde(borrow)]
-    message: Option<&'a RawValue>,
-    #[serde(borrow)]
-    content_block: Option<&'a RawValue>,
-    #[serde(borrow)]
-    delta: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient")]
-    usage: Option<UsageIn>,
-    #[serde(default, deserialize_with = "lenient")]
-    stop_details: Option<Value>,
-    #[serde(default, deserialize_with = "lenient")]
-    context_management: Option<Value>,
-}
-
-/// A reply that came as one document.
-#[derive(Deserialize)]
-struct WholeIn<'a> {
-    #[serde(borrow)]
-    content: Vec<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient")]
-    usage: Option<UsageIn>,
-}
-
-#[derive(Deserialize)]
-struct StartIn {
-    #[serde(default, deserialize_with = "lenient")]
-    usage: Option<UsageIn>,
-}
-
-#[derive(Deserialize)]
-struct StopIn {
-    stop_reason: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    stop_details: Option<Value>,
-    #[serde(default, deserialize_with = "lenient")]
-    context_management: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct DeltaIn<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(default, borrow)]
-    text: Cow<'a, str>,
-    #[serde(default, borrow)]
-    partial_json: Cow<'a, str>,
-    #[serde(default, borrow)]
-    thinking: Cow<'a, str>,
-    #[serde(default, borrow)]
-    signature: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct BlockIn {
-    r#type: String,
-    #[serde(default)]
-    text: String,
-    #[serde(default)]
-    id: String,
-    #[serde(default)]
-    name: String,
-    input: Option<Json>,
-    #[serde(default)]
-    thinking: String,
-    #[serde(default)]
-    signature: Option<String>,
 }
 
 impl Assembly for MessageAssembly {
