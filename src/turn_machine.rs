@@ -703,32 +703,49 @@ mod tests {
 
     #[test]
     fn a_request_that_is_too_long_is_summarised_once() {
-        let mut machine = machine();
-        let too_long = |turn| {
-            let failure = Failure::new(FailureKind::ContextOverflow, "too long");
-            Event::from(ModelFailed {
-                turn,
-                attempt: 1,
-                failure,
-                retry_in_ms: None,
-                context_tokens: None,
-                window_tokens: None,
+        for kind in [FailureKind::ContextOverflow, FailureKind::RequestTooLarge] {
+            let mut machine = machine();
+            reply(&mut machine, vec![call("c0", "grep")], StopReason::ToolUse);
+            let key = intend(&mut machine, 0, "grep", Effect::Pure);
+            finish(&mut machine, &key, 0).expect("legal");
+            machine.apply(&TurnStarted::new(2, None).into()).expect("legal");
+            machine.apply(&too_long(2, kind)).expect("legal");
+            assert!(matches!(machine.next(), Step::Compact { .. }));
+            let failed = crate::context::CompactionFailed {
+                reason: "no".to_owned(),
+                blocked: false,
                 spent: None,
-            })
-        };
-        machine.apply(&TurnStarted::new(1, None).into()).expect("legal");
-        machine.apply(&too_long(1)).expect("legal");
-        assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed {
-            reason: "no".to_owned(),
-            blocked: false,
+            };
+            machine.apply(&failed.into()).expect("legal");
+            assert!(matches!(machine.next(), Step::CallModel { turn: 3, .. }));
+            machine.apply(&TurnStarted::new(3, None).into()).expect("legal");
+            machine.apply(&too_long(3, kind)).expect("legal");
+            assert_eq!(failure_kind(&machine), kind);
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_is_too_large_alone_fails_at_once() {
+        for kind in [FailureKind::ContextOverflow, FailureKind::RequestTooLarge] {
+            let mut machine = machine();
+            machine.apply(&TurnStarted::new(1, None).into()).expect("legal");
+            machine.apply(&too_long(1, kind)).expect("legal");
+            assert_eq!(failure_kind(&machine), kind);
+            let Step::Finish(Outcome::Failed { failure, .. }) = machine.next() else { panic!() };
+            assert!(failure.message.starts_with("too long; the prompt alone"), "{failure:?}");
+        }
+    }
+
+    fn too_long(turn: u32, kind: FailureKind) -> Event {
+        Event::from(ModelFailed {
+            turn,
+            attempt: 1,
+            failure: Failure::new(kind, "too long"),
+            retry_in_ms: None,
+            context_tokens: None,
+            window_tokens: None,
             spent: None,
-        };
-        machine.apply(&failed.into()).expect("legal");
-        assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
-        machine.apply(&TurnStarted::new(2, None).into()).expect("legal");
-        machine.apply(&too_long(2)).expect("legal");
-        assert_eq!(failure_kind(&machine), FailureKind::ContextOverflow);
+        })
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::{Joining, Machine, Phase};
 use crate::context::CompactionTrigger;
-use crate::failure::FailureKind;
+use crate::failure::{Failure, FailureKind};
 use crate::message::{Json, Message, StopReason};
 use crate::output::Output;
 use crate::turn::{ModelFailed, Outcome, Program};
@@ -14,6 +14,14 @@ pub(super) const MAX_CONTINUATIONS: u32 = 4;
 
 /// Message to a model after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
+
+/// Message to a model after a reply with neither text nor a tool call: nothing, or only thinking.
+const NUDGE: &str = "Your last reply had neither text nor a tool call. Go on: call a tool, or give your \
+    answer as text.";
+
+/// The advice to a person whose first prompt was refused as too large.
+const PROMPT_ALONE: &str =
+    "the prompt alone is too large: shorten it, or let the agent read parts of it";
 
 impl Machine {
     /// Returns the outcome of an agent that said that it cannot do the work.
@@ -33,7 +41,18 @@ impl Machine {
             self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
             return;
         }
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
+        let is_too_large =
+            matches!(failure.kind, FailureKind::ContextOverflow | FailureKind::RequestTooLarge);
+        if is_too_large && self.replies == 0 && self.view.slots().nth(1).is_none() {
+            // The same request would be refused again: there is nothing that could be left out.
+            let message = format!("{}; {PROMPT_ALONE}", failure.message);
+            self.fail_after(&ModelFailed {
+                failure: Failure::new(failure.kind, message),
+                ..failed.clone()
+            });
+            return;
+        }
+        if is_too_large && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;
