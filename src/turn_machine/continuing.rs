@@ -108,6 +108,9 @@ impl Machine {
             | StopReason::Other(_) => {
                 // What came before the cut is a fragment, and the rest of it never came.
                 if no_text || (is_empty && self.continuations > 0) {
+                    if !self.nudged && self.replies < self.max_turns {
+                        return self.nudge();
+                    }
                     let message = match no_text {
                         true => "the model answered nothing",
                         false => "the model did not continue its answer, which was cut",
@@ -150,6 +153,16 @@ impl Machine {
         Phase::Ready
     }
 
+    /// Asks a model that answered nothing once more. After a reply without any block the conversation
+    /// still ends with the message that it answers, and no other may follow.
+    fn nudge(&mut self) -> Phase {
+        self.nudged = true;
+        if !self.view.ends_with_user() && self.joining.is_none() {
+            self.join(NUDGE, false);
+        }
+        Phase::Ready
+    }
+
     fn join(&mut self, text: &str, is_request: bool) {
         let message = Json::encode(&Message::user(text));
         self.joining = Some(Joining { message, is_request });
@@ -161,6 +174,7 @@ impl Machine {
         self.refused = None;
         self.answer.clear();
         (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
+        self.nudged = false;
         self.calls.clear();
         if let Program::Model { .. } = self.spawned.program {
             self.join(text, true);
@@ -172,6 +186,7 @@ impl Machine {
     pub(super) fn continue_after_end(&mut self) -> Phase {
         self.refused = None;
         self.handing_over = false;
+        self.nudged = false;
         // An answer that was cut at the output limit keeps its beginning; any other text belongs to
         // an earlier turn.
         let is_cut = self.continuations > 0;
