@@ -241,7 +241,8 @@ impl Assembly for MessageAssembly {
     }
 
     fn salvage(self, reason: &ModelError) -> Option<Reply> {
-        let (mut usage, context) = (self.usage.billed(), self.report());
+        // The block that is dropped was written, too.
+        let (mut usage, context) = (self.spent(), self.report());
         let done = self.slots.into_iter().filter(|slot| !slot.open);
         let message = message(done);
         let said = |block: &Block| matches!(block, Block::Text(_) | Block::ToolUse(_));
