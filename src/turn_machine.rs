@@ -69,6 +69,8 @@ pub struct Machine {
     truncations: u32,
     /// Number of replies in a row whose stream broke.
     breaks: u32,
+    /// True if the model was asked once more because it answered nothing, and has called no tool since.
+    nudged: bool,
     answer: String,
     summaries: Summaries,
     /// Number of the newest messages that stay when the middle is dropped, as the model asked.
@@ -127,6 +129,7 @@ impl Machine {
             continuations: 0,
             truncations: 0,
             breaks: 0,
+            nudged: false,
             answer: String::new(),
             summaries: Summaries::default(),
             snip: None,
@@ -441,6 +444,7 @@ impl Machine {
             Arc::make_mut(&mut self.call_ids).extend(calls.iter().map(|call| call.id.clone()));
             self.calls = calls.into_iter().map(CallState::asked).collect();
             (self.continuations, self.truncations) = (0, 0);
+            self.nudged = false;
             self.phase = match (self.handing_over, was_paused) {
                 (true, _) => Phase::Ending(self.handed_over()),
                 (false, true) => self.pause_without_end(),
@@ -589,9 +593,6 @@ mod tests {
         let mut refused = machine();
         reply(&mut refused, text("I cannot"), StopReason::Refusal(None));
         assert_eq!(failure_kind(&refused), FailureKind::Refusal);
-        let mut silent = machine();
-        reply(&mut silent, vec![], StopReason::EndTurn);
-        assert_eq!(failure_kind(&silent), FailureKind::EmptyAnswer);
         let mut endless = machine();
         for turn in 0..10 {
             reply(&mut endless, vec![call("c0", "bash")], StopReason::ToolUse);
@@ -601,6 +602,46 @@ mod tests {
         }
         // Another turn hands over.
         assert!(endless.hands_over());
+    }
+
+    #[test]
+    fn a_model_that_answers_nothing_is_asked_once_more() {
+        let thinking = || {
+            let block = serde_json::json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+            vec![Block::Other(Json::encode(&block))]
+        };
+        let asked = |machine: &Machine| match machine.next() {
+            Step::CallModel { message, .. } => {
+                message.map(|message| Message::read(message.as_str()).expect("a message").text())
+            }
+            other => panic!("{other:?}"),
+        };
+        // Nothing may follow the prompt but a reply; thinking is one.
+        let mut silent = machine();
+        reply(&mut silent, vec![], StopReason::EndTurn);
+        assert_eq!(asked(&silent), None);
+        reply(&mut silent, vec![], StopReason::EndTurn);
+        assert_eq!(failure_kind(&silent), FailureKind::EmptyAnswer);
+        let mut thinker = machine();
+        reply(&mut thinker, thinking(), StopReason::EndTurn);
+        assert!(asked(&thinker).expect("a message").contains("Go on"));
+        let mut again = thinker.clone();
+        reply(&mut again, thinking(), StopReason::EndTurn);
+        assert_eq!(failure_kind(&again), FailureKind::EmptyAnswer);
+        // A call or an answer ends the matter.
+        reply(&mut thinker, vec![call("c0", "grep")], StopReason::ToolUse);
+        let key = intend(&mut thinker, 0, "grep", Effect::Pure);
+        finish(&mut thinker, &key, 0).expect("legal");
+        reply(&mut thinker, thinking(), StopReason::EndTurn);
+        assert!(asked(&thinker).is_some());
+        reply(&mut thinker, text("done"), StopReason::EndTurn);
+        assert!(matches!(thinker.next(), Step::Finish(Outcome::Completed { .. })));
+        // The end of an agent that answered nothing, as older journals have it, still folds.
+        let mut old = machine();
+        reply(&mut old, thinking(), StopReason::EndTurn);
+        let outcome = old.failed(FailureKind::EmptyAnswer, "the model answered nothing");
+        end(&mut old, outcome);
+        assert!(old.is_ended());
     }
 
     #[test]
@@ -703,32 +744,49 @@ mod tests {
 
     #[test]
     fn a_request_that_is_too_long_is_summarised_once() {
-        let mut machine = machine();
-        let too_long = |turn| {
-            let failure = Failure::new(FailureKind::ContextOverflow, "too long");
-            Event::from(ModelFailed {
-                turn,
-                attempt: 1,
-                failure,
-                retry_in_ms: None,
-                context_tokens: None,
-                window_tokens: None,
+        for kind in [FailureKind::ContextOverflow, FailureKind::RequestTooLarge] {
+            let mut machine = machine();
+            reply(&mut machine, vec![call("c0", "grep")], StopReason::ToolUse);
+            let key = intend(&mut machine, 0, "grep", Effect::Pure);
+            finish(&mut machine, &key, 0).expect("legal");
+            machine.apply(&TurnStarted::new(2, None).into()).expect("legal");
+            machine.apply(&too_long(2, kind)).expect("legal");
+            assert!(matches!(machine.next(), Step::Compact { .. }));
+            let failed = crate::context::CompactionFailed {
+                reason: "no".to_owned(),
+                blocked: false,
                 spent: None,
-            })
-        };
-        machine.apply(&TurnStarted::new(1, None).into()).expect("legal");
-        machine.apply(&too_long(1)).expect("legal");
-        assert!(matches!(machine.next(), Step::Compact { .. }));
-        let failed = crate::context::CompactionFailed {
-            reason: "no".to_owned(),
-            blocked: false,
+            };
+            machine.apply(&failed.into()).expect("legal");
+            assert!(matches!(machine.next(), Step::CallModel { turn: 3, .. }));
+            machine.apply(&TurnStarted::new(3, None).into()).expect("legal");
+            machine.apply(&too_long(3, kind)).expect("legal");
+            assert_eq!(failure_kind(&machine), kind);
+        }
+    }
+
+    #[test]
+    fn a_prompt_that_is_too_large_alone_fails_at_once() {
+        for kind in [FailureKind::ContextOverflow, FailureKind::RequestTooLarge] {
+            let mut machine = machine();
+            machine.apply(&TurnStarted::new(1, None).into()).expect("legal");
+            machine.apply(&too_long(1, kind)).expect("legal");
+            assert_eq!(failure_kind(&machine), kind);
+            let Step::Finish(Outcome::Failed { failure, .. }) = machine.next() else { panic!() };
+            assert!(failure.message.starts_with("too long; the prompt alone"), "{failure:?}");
+        }
+    }
+
+    fn too_long(turn: u32, kind: FailureKind) -> Event {
+        Event::from(ModelFailed {
+            turn,
+            attempt: 1,
+            failure: Failure::new(kind, "too long"),
+            retry_in_ms: None,
+            context_tokens: None,
+            window_tokens: None,
             spent: None,
-        };
-        machine.apply(&failed.into()).expect("legal");
-        assert!(matches!(machine.next(), Step::CallModel { turn: 2, .. }));
-        machine.apply(&TurnStarted::new(2, None).into()).expect("legal");
-        machine.apply(&too_long(2)).expect("legal");
-        assert_eq!(failure_kind(&machine), FailureKind::ContextOverflow);
+        })
     }
 
     #[test]
@@ -818,6 +876,7 @@ mod tests {
         // The answer was cut, and the model has nothing to add.
         let mut cut = machine();
         reply(&mut cut, text("I will now"), StopReason::Interrupted("cut".to_owned()));
+        reply(&mut cut, vec![], StopReason::EndTurn);
         reply(&mut cut, vec![], StopReason::EndTurn);
         assert_eq!(failure_kind(&cut), FailureKind::EmptyAnswer);
         // After its end it continues: the text of the earlier turn is no part of the answer.

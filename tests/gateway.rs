@@ -152,6 +152,7 @@ async fn exhausted_retries_fail_with_the_kind_of_the_last() {
         (Fault::BadKey, FailureKind::Auth, 1),
         (Fault::Pairing, FailureKind::InvalidRequest, 1),
         (Fault::TooManyBytes, FailureKind::RequestTooLarge, 1),
+        (Fault::TooLong { have: 2, max: 1 }, FailureKind::ContextOverflow, 1),
     ];
     for wire in Wire::BOTH {
         let busy = (Fault::Overloaded, overloaded(wire), 3);
@@ -195,7 +196,17 @@ fn is_summary(asked: &Asked) -> bool {
 
 #[tokio::test]
 async fn a_prompt_that_is_too_long_is_compacted_once() {
-    for (wire, helps) in [(Wire::Anthropic, true), (Wire::Anthropic, false), (Wire::OpenAi, true)] {
+    let too_long =
+        || (Fault::TooLong { have: 201_000, max: 200_000 }, FailureKind::ContextOverflow);
+    let too_large = || (Fault::TooManyBytes, FailureKind::RequestTooLarge);
+    for (wire, helps, (fault, kind)) in [
+        (Wire::Anthropic, true, too_long()),
+        (Wire::Anthropic, false, too_long()),
+        (Wire::OpenAi, true, too_long()),
+        (Wire::Anthropic, true, too_large()),
+        (Wire::Anthropic, false, too_large()),
+        (Wire::OpenAi, true, too_large()),
+    ] {
         let refused = AtomicBool::new(false);
         let provider = Provider::start(move |asked: &Asked| {
             let messages = asked.messages();
@@ -212,7 +223,7 @@ async fn a_prompt_that_is_too_long_is_compacted_once() {
                 Answer::tool("dump", json!({"size": 3_000}))
             } else {
                 refused.store(true, Ordering::SeqCst);
-                Answer::fault(Fault::TooLong { have: 201_000, max: 200_000 })
+                Answer::fault(fault.clone())
             }
         })
         .await;
@@ -221,7 +232,7 @@ async fn a_prompt_that_is_too_long_is_compacted_once() {
         if helps {
             assert_eq!(ended.output("t1"), "ok");
         } else {
-            assert_eq!(ended.task("t1").2, Some(FailureKind::ContextOverflow));
+            assert_eq!(ended.task("t1").2, Some(kind));
         }
         let last = provider.requests().pop().expect("a request").messages();
         assert_eq!(unsendable(&last), None, "{last:#?}");

@@ -187,3 +187,22 @@ async fn a_reply_without_its_last_event_is_whole_once_it_says_why_it_stopped() {
         }
     }
 }
+
+/// Streams with the text `packed` and counts of 7 and 3 tokens.
+const PACKED_MESSAGE: &str = "H4sIAAAAAAACA42QzwrCMAzG7z6F5NyD4kHoy5S4BhmbaVlTmIy+u9tc56qInvLvyy/hsyio9wPI3RNouFEIeCUTBDsBlWvQA8Sc1OyjGHENcQB9VuCibDvHlNJuZ0tw5ViIxVxaVzUrvmZLPeiDKufTlWVPqJ+Ec9AAP8mWWsGC/OyUxFW2cD1WDVn442/nN/BPefYv89fj06bpCIPjUUZsjcSOIamXr282ntJ3/PzHOH4Aio/0Ib4BAAA=";
+const PACKED_CHUNKS: &str = "H4sIAAAAAAACA2XMsQrCMBRG4T1PIf+cQXAQMuuqD1BKCcnVhrb3huYWhJJ3Ny5dXM+BL3r17rQjjJICFbhuR+JIH7izRaRZPVzbwkqscMg+TBRRLV6JUxmHlXwRbqeoZNS+GhP/0N5iK/5NPyuvsmQdVCbi9q626UueSZPwUS/1cLrb83HvjfkCb988jqsAAAA=";
+
+#[tokio::test]
+async fn a_packed_body_is_unpacked_and_not_asked_for() {
+    for (wire, packed) in [(Wire::Anthropic, PACKED_MESSAGE), (Wire::OpenAi, PACKED_CHUNKS)] {
+        let provider = Provider::script(vec![Answer::fault(Fault::Packed(packed))]).await;
+        let reply = call(&*client(wire, endpoint(provider.url_for(wire)))).await.expect("a reply");
+        assert_eq!((reply.message.text().as_ref(), reply.stop), ("packed", StopReason::EndTurn));
+        assert_eq!((reply.usage.input, reply.usage.output), (7, 3));
+        assert_eq!(provider.requests()[0].header("accept-encoding"), Some("identity"));
+        // Damaged or cut, it is a connection that broke.
+        let cut = Fault::Packed(&packed[..packed.len() / 8 * 4]);
+        let error = ask(wire, Answer::fault(cut)).await.expect_err("half of it");
+        assert_eq!((error.class, error.is_retryable()), (ErrorClass::Connection, true), "{error}");
+    }
+}

@@ -1,12 +1,13 @@
 //! The client for the Anthropic Messages API.
 //!
 //! Owns the rendering of requests, cache breakpoints included. `context` owns the fields for
-//! context editing and compaction, `assembly` the reading of the stream, `usage` the token counts.
-//! Knows nothing of retries.
+//! context editing and compaction, `assembly` the reading of the stream, `usage` the token counts,
+//! `unknown` what has a form that this version does not know. Knows nothing of retries.
 
 mod assembly;
 mod context;
 mod events;
+mod unknown;
 mod usage;
 
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 
 use super::{Joining, Machine, Phase};
 use crate::context::CompactionTrigger;
-use crate::failure::FailureKind;
+use crate::failure::{Failure, FailureKind};
 use crate::message::{Json, Message, StopReason};
 use crate::output::Output;
 use crate::turn::{ModelFailed, Outcome, Program};
@@ -14,6 +14,14 @@ pub(super) const MAX_CONTINUATIONS: u32 = 4;
 
 /// Message to a model after its answer was cut at the output limit.
 const CONTINUE: &str = "Continue from the previous response. Do not repeat completed work.";
+
+/// Message to a model after a reply with neither text nor a tool call: nothing, or only thinking.
+const NUDGE: &str = "Your last reply had neither text nor a tool call. Go on: call a tool, or give your \
+    answer as text.";
+
+/// The advice to a person whose first prompt was refused as too large.
+const PROMPT_ALONE: &str =
+    "the prompt alone is too large: shorten it, or let the agent read parts of it";
 
 impl Machine {
     /// Returns the outcome of an agent that said that it cannot do the work.
@@ -33,7 +41,18 @@ impl Machine {
             self.phase = Phase::Ending(self.failed(failure.kind, failure.message.as_str()));
             return;
         }
-        if failure.kind == FailureKind::ContextOverflow && self.summaries.refused(self.turn) {
+        let is_too_large =
+            matches!(failure.kind, FailureKind::ContextOverflow | FailureKind::RequestTooLarge);
+        if is_too_large && self.replies == 0 && self.view.slots().nth(1).is_none() {
+            // The same request would be refused again: there is nothing that could be left out.
+            let message = format!("{}; {PROMPT_ALONE}", failure.message);
+            self.fail_after(&ModelFailed {
+                failure: Failure::new(failure.kind, message),
+                ..failed.clone()
+            });
+            return;
+        }
+        if is_too_large && self.summaries.refused(self.turn) {
             self.refused = Some(failure.clone());
             self.phase = Phase::Ready;
             return;
@@ -89,6 +108,9 @@ impl Machine {
             | StopReason::Other(_) => {
                 // What came before the cut is a fragment, and the rest of it never came.
                 if no_text || (is_empty && self.continuations > 0) {
+                    if !self.nudged && self.replies < self.max_turns {
+                        return self.nudge();
+                    }
                     let message = match no_text {
                         true => "the model answered nothing",
                         false => "the model did not continue its answer, which was cut",
@@ -131,6 +153,16 @@ impl Machine {
         Phase::Ready
     }
 
+    /// Asks a model that answered nothing once more. After a reply without any block the conversation
+    /// still ends with the message that it answers, and no other may follow.
+    fn nudge(&mut self) -> Phase {
+        self.nudged = true;
+        if !self.view.ends_with_user() && self.joining.is_none() {
+            self.join(NUDGE, false);
+        }
+        Phase::Ready
+    }
+
     fn join(&mut self, text: &str, is_request: bool) {
         let message = Json::encode(&Message::user(text));
         self.joining = Some(Joining { message, is_request });
@@ -142,6 +174,7 @@ impl Machine {
         self.refused = None;
         self.answer.clear();
         (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
+        self.nudged = false;
         self.calls.clear();
         if let Program::Model { .. } = self.spawned.program {
             self.join(text, true);
@@ -153,6 +186,7 @@ impl Machine {
     pub(super) fn continue_after_end(&mut self) -> Phase {
         self.refused = None;
         self.handing_over = false;
+        self.nudged = false;
         // An answer that was cut at the output limit keeps its beginning; any other text belongs to
         // an earlier turn.
         let is_cut = self.continuations > 0;

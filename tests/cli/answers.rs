@@ -292,14 +292,15 @@ async fn a_round_continues_the_conversation_on_both_wires() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_does_not_try_again_what_its_model_calls_have_tried_out() {
-    // Three attempts of a task, each with so many attempts of a call.
+    // Three attempts of a task, each with so many attempts of a call. After an empty answer a model is
+    // asked once more in each.
     for (fault, calls, requests) in [
         (Fault::Overloaded, 3, 3),
         (Fault::ServerError, 3, 3),
         (Fault::RateLimited(None), 3, 3),
         (Fault::Cut(crate::support::answer::FaultAt::InFirstBlock), 3, 3),
         (Fault::Overloaded, 1, 3),
-        (Fault::Empty, 3, 3),
+        (Fault::Empty, 3, 6),
     ] {
         let told = fault.clone();
         let provider =

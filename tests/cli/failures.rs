@@ -211,7 +211,7 @@ async fn providers() {
       exit code 1
     one  failed        0.0 s  empty_answer: the model answered nothing
       exit code 1
-    one  failed        0.0 s  context_overflow: invalid_request_error: prompt is too long: 300000 tokens > 200000 maximum
+    one  failed        0.0 s  context_overflow: invalid_request_error: prompt is too long: 300000 tokens > 200000 maximum; the pro
       exit code 1
     ");
 }

@@ -47,6 +47,8 @@ pub(crate) enum Fault {
     BadKey,
     /// An answer of the test's own: status, headers, body.
     Http { status: u16, headers: Vec<(String, String)>, body: String },
+    /// A stream that is packed with gzip; the text is base64 of its bytes.
+    Packed(&'static str),
     /// The request is read and nothing is answered.
     StallBeforeHead,
     /// The status line and the headers come, and nothing more.

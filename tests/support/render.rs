@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use callsheet::message::Usage;
 use serde_json::{Value, json};
@@ -32,6 +34,15 @@ pub(crate) fn render(asked: &Asked, answer: &Answer) -> Vec<Step> {
     match &answer.fault {
         Some(Fault::StallBeforeHead) => vec![Step::Stall],
         Some(Fault::StallBeforeFirstByte) => vec![Step::Write(stream_head()), Step::Stall],
+        Some(Fault::Packed(base64)) => {
+            let body = STANDARD.decode(base64).expect("base64");
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n\
+                 content-length: {}\r\n\r\n",
+                body.len()
+            );
+            vec![Step::Write(Bytes::from([head.into_bytes(), body].concat()))]
+        }
         Some(fault) => match http_error(asked.wire, fault) {
             Some((status, headers, body)) => {
                 vec![Step::Write(whole(status, &headers, &body))]

@@ -11,12 +11,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::events::{BlockIn, DeltaIn, EventIn, StartIn, StopIn, WholeIn};
+use super::unknown::{applied, merge, tolerate};
 use super::usage::UsageIn;
 use crate::context::provider::server::{AppliedEdit, ContextReport};
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
-    Arguments, Assembly, BLOCKS, Bounds, Progress, Refusal, TOKENS, is_recordable, malformed,
-    received_input, shorten, tree,
+    Arguments, Assembly, Bounds, Progress, Refusal, is_recordable, malformed, received_input,
+    shorten, tree,
 };
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
@@ -168,7 +169,8 @@ impl Assembly for MessageAssembly {
     }
 
     fn salvage(self, reason: &ModelError) -> Option<Reply> {
-        let (mut usage, context) = (self.usage.billed(), self.report());
+        // The block that is dropped was written, too.
+        let (mut usage, context) = (self.spent(), self.report());
         let done = self.slots.into_iter().filter(|slot| !slot.open);
         let message = message(done);
         let said = |block: &Block| matches!(block, Block::Text(_) | Block::ToolUse(_));
@@ -382,54 +384,6 @@ fn is_sendable(block: &Block) -> bool {
     peek.map_or(true, |block| {
         block.r#type != "compaction" || block.content.is_none_or(|text| text.get() != r#""""#)
     })
-}
-
-/// Reads the edits in a report of context management; edits that cannot be read are left out.
-fn applied(management: &Value) -> Vec<AppliedEdit> {
-    let edits = management["applied_edits"].as_array().into_iter().flatten();
-    let edits = edits.filter_map(|edit| serde_json::from_value::<AppliedEdit>(edit.clone()).ok());
-    let edits = edits.take(BLOCKS).map(|edit| AppliedEdit {
-        r#type: shorten(&edit.r#type),
-        cleared_tool_uses: edit.cleared_tool_uses.map(|count| count.min(TOKENS)),
-        cleared_thinking_turns: edit.cleared_thinking_turns.map(|count| count.min(TOKENS)),
-        cleared_input_tokens: edit.cleared_input_tokens.min(TOKENS),
-    });
-    edits.collect()
-}
-
-/// Decides about an event that has not the expected form: it may be of a type that this version
-/// does not know, which is skipped, or an error object in a proxy's own form, which is an error.
-fn tolerate(data: &[u8], known: &[&str], error: &serde_json::Error) -> Result<(), ModelError> {
-    let unreadable = || malformed(format!("the stream cannot be read: {error}"));
-    if let Some(refusal) = Refusal::find_in(data) {
-        return Err(refusal.into_error(200));
-    }
-    #[derive(Deserialize)]
-    struct Peek<'a> {
-        #[serde(borrow)]
-        r#type: Cow<'a, str>,
-    }
-    match serde_json::from_slice::<Peek<'_>>(data) {
-        Ok(peek) if !known.contains(&peek.r#type.as_ref()) => Ok(()),
-        Ok(_) | Err(_) => Err(unreadable()),
-    }
-}
-
-/// Merges a delta into a block of unknown type: texts are appended, other values are replaced, and
-/// fragments of JSON are collected until the block ends.
-fn merge(block: &mut Value, input: &mut String, delta: &str) {
-    let Some(Value::Object(delta)) = tree(delta.as_bytes()) else { return };
-    let Some(block) = block.as_object_mut() else { return };
-    for (key, value) in delta {
-        match (key.as_str(), block.get_mut(&key), value) {
-            ("type", ..) => {}
-            ("partial_json", _, Value::String(fragment)) => input.push_str(&fragment),
-            (_, Some(Value::String(text)), Value::String(more)) => text.push_str(&more),
-            (_, _, value) => {
-                block.insert(key, value);
-            }
-        }
-    }
 }
 
 /// Returns a message of the blocks in the order of their indexes; equal indexes keep the order in

@@ -11,7 +11,7 @@ use regex::Regex;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::bounds::{WORDS_CHARS, beginning};
+use super::bounds::{TOKENS, WORDS_CHARS, beginning};
 use super::values::tree;
 use crate::admission::LONGEST_PAUSE;
 use crate::model::{ErrorClass, ModelError};
@@ -67,8 +67,8 @@ impl Refusal {
             kind: beginning(&plain(&error["type"]), WORDS_CHARS),
             code: beginning(&plain(&error["code"]), WORDS_CHARS),
             message: beginning(&plain(&error["message"]), MESSAGE_CHARS),
-            have: error["n_prompt_tokens"].as_u64(),
-            max: error["n_ctx"].as_u64(),
+            have: error["n_prompt_tokens"].as_u64().map(|count| count.min(TOKENS)),
+            max: error["n_ctx"].as_u64().map(|count| count.min(TOKENS)),
         }
     }
 
@@ -260,7 +260,8 @@ fn numbers<const N: usize>(pattern: &Regex, text: &str) -> Option<[u64; N]> {
     let found = pattern.captures(text)?;
     let mut all = [0; N];
     for (at, number) in all.iter_mut().enumerate() {
-        *number = found.get(at + 1)?.as_str().replace(',', "").parse().ok()?;
+        let digits = found.get(at + 1)?.as_str().replace(',', "");
+        *number = digits.parse::<u64>().ok()?.min(TOKENS);
     }
     Some(all)
 }
@@ -382,6 +383,8 @@ mod tests {
         assert_eq!(class(400, &flat.to_string()), plus(5192, 8192));
         let text = "'max_tokens' is too large: 8192. This model's maximum context length is 4096 tokens and your request has 100 input tokens (8192 > 4096 - 100).";
         assert_eq!(class(400, &openai("BadRequestError", 400, text)), plus(100, 4096));
+        let text = format!("prompt is too long: {} tokens > 8 maximum", u64::MAX);
+        assert_eq!(class(400, &anthropic(kind, &text)), tokens(TOKENS, 8));
         let text = "max_tokens must be at least 1, got -186.";
         assert_eq!(class(400, &openai("BadRequestError", 400, text)), BARE);
     }

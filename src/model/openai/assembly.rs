@@ -13,8 +13,8 @@ use uuid::Uuid;
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
-    Arguments, Assembly, Bounds, Progress, Refusal, count, lenient, malformed, received_input,
-    shorten, tree,
+    Arguments, Assembly, Bounds, Progress, Refusal, TOKENS, count, lenient, malformed,
+    received_input, shorten, tree,
 };
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
@@ -113,14 +113,38 @@ struct UsageIn {
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<DetailsIn>,
+    #[serde(default, deserialize_with = "lenient")]
+    completion_tokens_details: Option<DetailsIn>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct DetailsIn {
     #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    reasoning_tokens: Option<u64>,
+}
+
+impl UsageIn {
+    /// Returns the tokens that were written, reasoning included. It is part of `completion_tokens` at most
+    /// servers; at some it stands beside them, which the total shows.
+    fn written(&self) -> Option<u64> {
+        let completion = self.completion_tokens?;
+        let reasoning = self.completion_tokens_details.and_then(|details| details.reasoning_tokens);
+        let beside = match (self.total_tokens, self.prompt_tokens) {
+            (Some(total), Some(prompt)) => {
+                let rest = total.saturating_sub(prompt).saturating_sub(completion);
+                rest.min(reasoning.unwrap_or(rest))
+            }
+            // What is part of a number is not larger than it.
+            _ => reasoning.filter(|reasoning| *reasoning > completion).unwrap_or(0),
+        };
+        Some((completion + beside).min(TOKENS))
+    }
 }
 
 impl Assembly for ChatAssembly {
@@ -208,9 +232,9 @@ impl Assembly for ChatAssembly {
             return None;
         }
         self.calls.clear();
-        let reported = self.usage;
+        // The calls that are dropped were written, too.
+        let (usage, context) = (self.spent(), ContextReport::default());
         let message = self.into_message();
-        let (usage, context) = (usage(reported, &message), ContextReport::default());
         let stop = StopReason::Interrupted(reason.message.clone());
         let broken = Some(Box::new(reason.clone()));
         Some(Reply { message, stop, usage, context, broken })
@@ -357,7 +381,7 @@ fn counted(reported: Option<UsageIn>) -> Usage {
     let cached = details.and_then(|details| details.cached_tokens).unwrap_or(0);
     Usage {
         input: prompt.unwrap_or(0).saturating_sub(cached),
-        output: reported.and_then(|usage| usage.completion_tokens).unwrap_or(0),
+        output: reported.and_then(|usage| usage.written()).unwrap_or(0),
         cache_read: cached,
         cache_write: 0,
     }
@@ -460,6 +484,57 @@ mod tests {
                     assert_eq!(calls(&reply).len(), 2);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn reasoning_beside_the_completion_is_counted_and_no_count_is_trusted_blindly() {
+        let output = |usage: &str| {
+            let text = [
+                choice(r#"{"content":"x"}"#, r#""stop""#),
+                format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n"),
+            ];
+            let usage = replay([text.concat().as_bytes()]).expect("a reply").usage;
+            (usage.input, usage.output)
+        };
+        let cases = [
+            // Reasoning within the completion, beside it, and beside it without a word.
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":9,"total_tokens":19,"completion_tokens_details":{"reasoning_tokens":7}}"#,
+                (10, 9),
+            ),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":9,"total_tokens":26,"completion_tokens_details":{"reasoning_tokens":7}}"#,
+                (10, 16),
+            ),
+            (r#"{"prompt_tokens":10,"completion_tokens":9,"total_tokens":26}"#, (10, 16)),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":7}}"#,
+                (10, 9),
+            ),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":7}}"#,
+                (10, 9),
+            ),
+            // Totals that do not fit, fractions, negative and absurd counts.
+            (r#"{"prompt_tokens":10,"completion_tokens":9,"total_tokens":1}"#, (10, 9)),
+            (r#"{"prompt_tokens":10.9,"completion_tokens":9.5,"total_tokens":-19}"#, (10, 9)),
+            (r#"{"prompt_tokens":-10,"completion_tokens":-9,"total_tokens":-19}"#, (0, 0)),
+            (
+                r#"{"prompt_tokens":1e300,"completion_tokens":1e300,"total_tokens":1e300}"#,
+                (TOKENS, TOKENS),
+            ),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":18446744073709551615}}"#,
+                (10, TOKENS),
+            ),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":9,"completion_tokens_details":7,"prompt_tokens_details":{"cached_tokens":99}}"#,
+                (0, 9),
+            ),
+        ];
+        for (usage, expected) in cases {
+            assert_eq!(output(usage), expected, "{usage}");
         }
     }
 
