@@ -11,7 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, Url};
 use tokio::time::timeout;
 
-use super::bounds::shorten;
+use super::bounds::{self, WORDS_CHARS};
 use super::classify::{Refusal, retry_after, should_retry};
 use super::{allowance, now_ms, quota_reset};
 use crate::model::{ErrorClass, ModelError};
@@ -19,8 +19,9 @@ use crate::model::{ErrorClass, ModelError};
 /// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
 /// web page is cut.
 const ERROR_BYTES: usize = 64 * 1024;
-/// The most characters of a web page's title that are told.
-const TITLE_CHARS: usize = 100;
+/// The most characters that are told of a title, a text or an address at first. The message is cut again
+/// once secrets are replaced: one that stood at the final cut must be whole until then.
+const TOLD_CHARS: usize = 4 * WORDS_CHARS;
 
 /// A request as it is told to people: without the query and the user of its address, which may be secret.
 pub(super) struct Asked {
@@ -115,7 +116,10 @@ fn judge(status: u16, headers: &HeaderMap, body: &[u8], asked: &Asked) -> ModelE
             None => "with a web page".to_owned(),
         },
         None if is_blank => "with an empty body".to_owned(),
-        None => format!("with something else: {}", shorten(&String::from_utf8_lossy(body))),
+        None => format!(
+            "with something else: {}",
+            bounds::beginning(&String::from_utf8_lossy(body), TOLD_CHARS)
+        ),
     });
     message.push_str("; expected an event stream");
     if status < 400 || is_unknown {
@@ -145,7 +149,7 @@ fn title(page: &[u8]) -> Option<String> {
     let start = start + lower[start..].find('>')? + 1;
     let end = start + lower[start..].find("</title")?;
     let words: Vec<&str> = page[start..end].split_whitespace().collect();
-    let title = super::bounds::beginning(&words.join(" "), TITLE_CHARS);
+    let title = bounds::beginning(&words.join(" "), TOLD_CHARS);
     Some(title).filter(|title| !title.is_empty())
 }
 
@@ -153,7 +157,7 @@ fn title(page: &[u8]) -> Option<String> {
 fn moved(status: u16, headers: &HeaderMap, asked: &Asked) -> Option<String> {
     let to = headers.get(LOCATION).filter(|_| (300..400).contains(&status))?;
     let to = asked.address.join(to.to_str().ok()?).ok()?;
-    Some(shorten(tellable(to).as_str()))
+    Some(bounds::beginning(tellable(to).as_str(), TOLD_CHARS))
 }
 
 /// Returns the beginning of a body: the bytes that arrive within `patience`, at most `most` of
