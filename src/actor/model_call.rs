@@ -113,15 +113,15 @@ pub async fn call(
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
         let next = match next(&error, service, attempt, &request) {
+            // A quota is waited for, however often its end is tried in vain.
+            _ if caller.is_some() && waits_for_quota(&error, service) => {
+                Next::QuotaClosed(error.retry_after.unwrap_or(service.retry.max_interval))
+            }
             Next::Again(pause) if caller.is_none() => match attempt >= SUMMARY_ATTEMPTS {
                 true => Next::GiveUp,
                 false if pause > SUMMARY_PAUSE => Next::GiveUp,
                 false => Next::Again(pause),
             },
-            // A quota is waited for, however often its end is tried in vain.
-            Next::GiveUp if caller.is_some() && waits_for_quota(&error, service) => {
-                Next::QuotaClosed(error.retry_after.unwrap_or(service.retry.max_interval))
-            }
             // The gateway makes everybody wait, and lets the oldest call go first.
             Next::Again(pause) if is_parked(&error, service) => Next::Parked(pause),
             Next::GiveUp

@@ -393,6 +393,7 @@ mod tests {
         let error = transport.told(malformed(long));
         assert!(error.message.ends_with("x[red..."), "{}", error.message);
     }
+
     #[test]
     fn a_refused_certificate_is_found_however_deep_it_is_wrapped() {
         use std::io::Error;

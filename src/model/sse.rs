@@ -208,7 +208,7 @@ mod tests {
         let mut parser = Parser::default();
         let ignore = |_: Event<'_>| -> Result<(), TooLong> { Ok(()) };
         for (chunk, expected) in [(&b"data: a"[..], true), (b"\n", false), (b"\nd", true)] {
-            parser.feed(chunk, ignore).unwrap();
+            parser.feed(chunk, ignore).expect("a short line");
             assert_eq!(parser.is_amid_line(), expected);
         }
     }

@@ -18,6 +18,8 @@ impl RunMachine {
     pub(super) fn quota_exhausted(&mut self, parked: &GatewayParked, wait: QuotaWait) {
         match wait {
             QuotaWait::InProcess => self.wait_for_quota(),
+            // Whoever stops the run already says why it paused.
+            QuotaWait::Resume if self.open.interrupted.is_some() => {}
             QuotaWait::Resume => {
                 self.open.pause_cause = PauseCause::Failure;
                 let (provider, reason) = (&parked.provider, &parked.reason);
@@ -42,7 +44,9 @@ impl RunMachine {
         self.open.holds_starts = true;
         self.open.timers.set(self.now.since + left + TRY_PATIENCE, Timer::QuotaTried);
         let is_ending = self.open.interrupted.is_some() || self.open.is_finishing;
-        if is_ending || self.open.is_disk_full || self.open.waits_for_quota {
+        // A reset whose time has come is tried first: if it is refused, the run pauses then.
+        let is_tried = left.is_zero();
+        if is_ending || is_tried || self.open.is_disk_full || self.open.waits_for_quota {
             return;
         }
         self.open.waits_for_quota = true;

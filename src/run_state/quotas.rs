@@ -31,6 +31,12 @@ impl Quotas {
                 self.0.insert(parked.provider.clone(), Closed { until_ms, reason });
             }
             Event::GatewayResumed(resumed) => drop(self.0.remove(&resumed.provider)),
+            // Whoever stopped the run may have got credit: the next process tries one call at once.
+            Event::RunPaused(paused) if !paused.cause.ends_by_itself() => {
+                self.0.values_mut().for_each(|closed| closed.until_ms = record.ts_ms);
+            }
+            // The providers may be others.
+            Event::RunOpened(opened) if opened.accepted.is_some() => self.0.clear(),
             _ => {}
         }
     }
@@ -45,5 +51,57 @@ impl Quotas {
     #[must_use]
     pub fn last(&self) -> Option<(&Name, &Closed)> {
         self.0.iter().max_by_key(|(_, closed)| closed.until_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Accepted, GatewayParked, GatewayResumed, PauseCause, RunOpened, RunPaused};
+    use crate::message::Json;
+
+    fn note(quotas: &mut Quotas, ts_ms: i64, event: impl Into<Event>) {
+        let (seq, epoch, task, agent, event) = (1, 1, None, None, event.into());
+        quotas.note(&Record { seq, epoch, ts_ms, task, agent, event });
+    }
+
+    fn parked(quota: Option<QuotaWait>) -> GatewayParked {
+        let (provider, reason) = (Name::new("main").expect("a name"), "used up".to_owned());
+        GatewayParked { provider, for_ms: 5_000, reason, quota }
+    }
+
+    fn until(quotas: &Quotas) -> Option<i64> {
+        quotas.last().map(|(_, closed)| closed.until_ms)
+    }
+
+    #[test]
+    fn a_quota_is_closed_until_it_is_reset_or_somebody_stops_the_run() {
+        let mut quotas = Quotas::default();
+        note(&mut quotas, 1_000, parked(None));
+        note(&mut quotas, 1_000, parked(Some(QuotaWait::Resume)));
+        assert_eq!(until(&quotas), None, "only a wait in the process outlives it");
+        note(&mut quotas, 1_000, parked(Some(QuotaWait::InProcess)));
+        let pause = |cause| RunPaused { reason: String::new(), cause };
+        note(&mut quotas, 1_001, pause(PauseCause::Quota));
+        assert_eq!(until(&quotas), Some(6_000));
+        note(&mut quotas, 2_000, pause(PauseCause::Interrupted));
+        assert_eq!(until(&quotas), Some(2_000), "it is tried at once");
+        let (mut same, mut changed) = (quotas.clone(), quotas.clone());
+        note(&mut same, 3_000, RunOpened::by_this_process(2));
+        assert_eq!(until(&same), Some(2_000));
+        let accepted = Accepted {
+            config: String::new(),
+            files: BTreeMap::new(),
+            config_hash: String::new(),
+            inputs: Json::encode(&serde_json::json!({})),
+            settings: BTreeMap::new(),
+            tasks: Vec::new(),
+        };
+        let accepted = Some(Box::new(accepted));
+        note(&mut changed, 3_000, RunOpened { accepted, ..RunOpened::by_this_process(2) });
+        assert_eq!(until(&changed), None, "the providers may be others");
+        let provider = Name::new("main").expect("a name");
+        note(&mut quotas, 3_000, GatewayResumed { provider });
+        assert_eq!(until(&quotas), None);
     }
 }

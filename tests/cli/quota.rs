@@ -177,6 +177,29 @@ async fn a_wait_that_is_too_long_ends_the_program_and_is_resumed() {
     }
 }
 
+/// Who stops the run and gets more of the quota need not wait for a reset of tomorrow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_stop_one_call_is_tried_at_once() {
+    let day = |_| no_quota(Duration::from_secs(24 * 3_600));
+    let (account, provider) = account(day).await;
+    let desk = desk(&provider, Wire::OpenAi, "", 24);
+    let bought = account.clone();
+    let ended = tokio::task::spawn_blocking(move || {
+        let running = desk.start(&["run"]);
+        desk.wait_for_event("run.paused", waits_for_quota);
+        running.signal("INT");
+        let stopped = running.end();
+        {
+            let mut account = bought.lock();
+            (account.closed_until, account.was_closed_again) = (Some(Instant::now()), true);
+        }
+        (stopped.code, desk.call(&["resume"]))
+    });
+    let (stopped, resumed) = ended.await.expect("it ends");
+    assert_eq!((stopped, resumed.code), (130, 0), "{}", resumed.err);
+    assert_eq!(account.lock().taken, 48, "nothing is asked for twice");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quota_that_is_not_waited_for_fails_by_its_kind() {
     let (_, provider) = account(no_quota).await;
