@@ -159,7 +159,7 @@ events! {
     /// A model call returned a reply.
     ModelResponded = "model.responded": run, detail;
     /// An attempt of a model call failed.
-    ModelFailed = "model.failed": agent, milestone;
+    ModelFailed = "model.failed": run, milestone;
     /// A tool call is about to be run.
     ToolIntended = "tool.intended": agent, detail;
     /// A tool call is running.

@@ -122,7 +122,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         let _ = durable.send(());
     }
 
-    let caller = Caller { context: &context, turn };
+    let caller = Caller { context: &context, turn, expected_tokens };
     let reply = model_call::call(
         &context.services,
         service,

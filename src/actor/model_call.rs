@@ -42,6 +42,8 @@ pub struct Caller<'a> {
     pub context: &'a StepContext,
     /// The turn that the call belongs to.
     pub turn: u32,
+    /// The tokens that the request is expected to hold.
+    pub expected_tokens: u64,
 }
 
 /// The reason why a call gave no reply after all its attempts.
@@ -100,16 +102,23 @@ pub async fn call(
     // The tokens of failed attempts, for a caller whose attempts are not recorded.
     let mut lost = Usage::default();
     let agent = caller.map(|caller| &caller.context.agent);
+    let expected = caller.map_or_else(|| tokens(&request), |caller| caller.expected_tokens);
     let since = gateway::first_attempt(services);
-    // The calls that the provider had taken when it refused this one last.
-    let mut taken = 0;
+    // The calls that the provider had taken when this one began, or was refused last.
+    let mut taken = service.taken();
     loop {
         let wanted = Wanted { since, tokens: tokens(&request) };
         let attempted = one_attempt(services, service, &request, permits, wanted, cancel, agent);
-        let error = match attempted.await? {
-            Ok(reply) => return Ok(Reply { usage: reply.usage + lost, ..reply }),
+        let mut error = match attempted.await? {
+            Ok(reply) if lost == Usage::default() => return Ok(reply),
+            Ok(reply) => {
+                let usage = reply.usage.or_expected(expected).0 + lost;
+                return Ok(Reply { usage, ..reply });
+            }
             Err(error) => error,
         };
+        // A provider that had begun to write has read the request.
+        error.usage.iter_mut().for_each(|usage| **usage = usage.or_expected(expected).0);
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
         let next = match next(&error, service, attempt, &request) {

@@ -52,6 +52,8 @@ pub struct ProviderSpec {
     pub connect_timeout: Duration,
     /// The longest time that one request may take.
     pub request_timeout: Duration,
+    /// The longest time from the start of a request to the first byte of the reply.
+    pub first_byte_timeout: Duration,
     /// The longest time without data within a reply.
     pub idle_timeout: Duration,
     /// The rules of its calls, over all agents.
@@ -184,7 +186,8 @@ fn as_written(
         secret_headers,
         connect_timeout: *raw.connect_timeout,
         request_timeout: *raw.request_timeout,
-        idle_timeout: *setting.raw.defaults.idle_timeout,
+        first_byte_timeout: *raw.first_byte_timeout,
+        idle_timeout: raw.idle_timeout.unwrap_or(*setting.raw.defaults.idle_timeout),
         retry: retry.clone(),
         profile,
     }

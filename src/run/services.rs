@@ -301,6 +301,7 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
             endpoint.secret_headers.push((name.clone(), Key::new(value.expose())));
         }
         endpoint.connect_timeout = spec.connect_timeout;
+        endpoint.first_byte_timeout = spec.first_byte_timeout;
         endpoint.idle_timeout = spec.idle_timeout;
         endpoint.request_timeout = Some(spec.request_timeout);
         endpoint

@@ -101,6 +101,11 @@ sections! {
         stream_usage: bool, Kind::Truth => "that of the service";
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
+        /// The longest time from the start of a request to the first byte of the reply, for which a long
+        /// prompt may have to be read.
+        first_byte_timeout: Duration = Duration::from_secs(120), Kind::Time;
+        /// The longest time without data within a reply.
+        idle_timeout: Duration, Kind::Time => "that of `[defaults]`";
         /// The longest time that one request may take.
         request_timeout: Duration = Duration::from_secs(600), Kind::Time;
         /// The script of a provider of kind `scripted`, for which it must be stated.

@@ -38,6 +38,8 @@ pub(crate) struct MessageAssembly {
     /// The blocks in the order in which they began.
     slots: Vec<Slot>,
     usage: UsageIn,
+    /// True if the server has told the count of the output that comes last.
+    is_counted: bool,
     stop: Option<String>,
     explanation: Option<String>,
     edits: Vec<AppliedEdit>,
@@ -157,7 +159,8 @@ impl Assembly for MessageAssembly {
 
     fn finish(self) -> Reply {
         let stop = self.stop_reason();
-        let (usage, context) = (self.usage.billed(), self.report());
+        let usage = if self.is_counted { self.usage.billed() } else { self.spent() };
+        let context = self.report();
         // A call that the output limit cut must not run with half of its arguments.
         let cut = stop == StopReason::MaxTokens;
         let last = self.slots.len().saturating_sub(1);
@@ -264,6 +267,7 @@ impl MessageAssembly {
 
     fn note_stop(&mut self, event: EventIn<'_>) {
         if let Some(usage) = event.usage {
+            self.is_counted |= usage.has_output();
             self.usage.replace(usage);
         }
         let stop: Option<StopIn> = event.delta.and_then(|raw| serde_json::from_str(raw.get()).ok());

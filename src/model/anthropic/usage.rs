@@ -37,6 +37,11 @@ impl UsageIn {
         self.iterations = newer.iterations.or(self.iterations.take());
     }
 
+    /// Returns true if the report has the tokens of the output.
+    pub(super) fn has_output(&self) -> bool {
+        self.output_tokens.is_some()
+    }
+
     /// Returns the billed tokens. The counts of the reply itself leave out the summaries that were
     /// written during it, so these are added.
     pub(super) fn billed(&self) -> Usage {

@@ -50,9 +50,9 @@ impl Bounds {
         few(self.calls, CALLS, "tool calls")
     }
 
-    /// Returns an estimate of the tokens so far: the bytes divided by four.
+    /// Returns an estimate of the tokens so far: the bytes divided by four, rounded up.
     pub(crate) fn tokens(&self) -> u64 {
-        self.content as u64 / 4
+        self.content.div_ceil(4) as u64
     }
 }
 
