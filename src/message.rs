@@ -42,7 +42,9 @@ impl Json {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn of(raw: &RawValue) -> Self {
+    /// Keeps the text of a raw value.
+    #[must_use]
+    pub fn of(raw: &RawValue) -> Self {
         Self(raw.to_owned().into())
     }
 

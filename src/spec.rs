@@ -57,6 +57,9 @@ pub struct ModelSpec {
     /// Rule by which the model's thinking blocks stay valid.
     #[serde(default)]
     pub thinking: Thinking,
+    /// The thinking that the model is asked for; not sent when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_mode: Option<ThinkingMode>,
     /// Capabilities of the model's provider, or the wish to ask the provider for them.
     pub capabilities: Declared,
     /// Fields of every request that the program does not know, as an object.
@@ -73,6 +76,21 @@ pub enum Thinking {
     Bound,
     /// Thinking is always valid.
     Free,
+}
+
+/// The thinking that a model is asked for, as the Messages API writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum ThinkingMode {
+    /// The model decides how much it thinks.
+    Adaptive,
+    /// The model thinks, within a budget in tokens.
+    Enabled {
+        /// The most tokens of thinking in a reply.
+        budget_tokens: u64,
+    },
+    /// The model does not think.
+    Disabled,
 }
 
 /// Prices of a model's tokens, in US dollars per million tokens.

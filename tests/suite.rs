@@ -32,6 +32,7 @@ mod measure;
 mod memory_journal;
 mod odd_servers;
 mod presets;
+mod reasoning;
 mod recall;
 mod relief;
 mod resume;

@@ -9,12 +9,12 @@ use callsheet::context::sending::validity::{self, Last, Rules};
 use callsheet::context::view::View;
 use callsheet::id::{AgentId, Name};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
-use callsheet::model::anthropic::Anthropic;
+use callsheet::model::anthropic::{Anthropic, CacheFor};
 use callsheet::model::http::Endpoint;
 use callsheet::model::openai::{KeyHeader, MaxTokensField, OpenAi, OpenAiProfile};
 use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
 use callsheet::spec::capability::Declared;
-use callsheet::spec::{ModelSpec, Thinking};
+use callsheet::spec::{ModelSpec, Thinking, ThinkingMode};
 use callsheet::tool::ToolSpec;
 use callsheet::turn::Effect;
 use serde_json::{Value, json};
@@ -47,6 +47,7 @@ fn spec() -> ModelSpec {
         seed: None,
         price: None,
         thinking: Thinking::Bound,
+        thinking_mode: None,
         capabilities: Declared::default(),
         extra_body: None,
     }
@@ -154,7 +155,9 @@ async fn thinking_is_kept_where_the_wire_has_it() {
     let blocks = [Block::Other(Json::encode(&thinking)), Block::Text("So.".to_owned())];
     assert_eq!(reply.message.content, blocks);
     let reply = ask(Wire::OpenAi, answer).await.expect("a reply");
-    assert_eq!(reply.message, Message::assistant("So."));
+    let kept = json!({"type": "chat_reasoning", "message": {"reasoning_content": "hm"}});
+    let blocks = [Block::Other(Json::encode(&kept)), Block::Text("So.".to_owned())];
+    assert_eq!(reply.message.content, blocks);
 }
 
 #[tokio::test]
@@ -498,6 +501,8 @@ async fn a_profile_changes_what_its_server_needs() {
         max_tokens_field: MaxTokensField::MaxCompletionTokens,
         include_usage: false,
         key_header: KeyHeader::ApiKey,
+        sends_cache_key: true,
+        ..OpenAiProfile::default()
     };
     let url = format!("{}/?api-version=v1", provider.url_for(Wire::OpenAi));
     let model = OpenAi::new(endpoint(url), profile).expect("a client");
@@ -508,6 +513,42 @@ async fn a_profile_changes_what_its_server_needs() {
     assert_eq!((asked.header("authorization"), asked.header("api-key")), (None, Some("sk-test")));
     assert_eq!((body.get("max_tokens"), body.get("stream_options")), (None, None));
     assert_eq!(body["max_completion_tokens"], 512);
+    let key = body["prompt_cache_key"].as_str().expect("a key");
+    assert!(key.starts_with("callsheet-") && key.len() == 26, "{key}");
+    let other = model.head(&spec(), "Another prompt.", &[]);
+    assert!(!String::from_utf8_lossy(&other.0).contains(key), "another prefix has another key");
+    let changed = model.head_with_context(&spec(), "Another prompt.", "The time is 9.", &[]);
+    let key_of = |head: &callsheet::model::Head| {
+        let text = String::from_utf8(head.0.to_vec()).expect("text");
+        text.split("prompt_cache_key\":\"").nth(1).map(|rest| rest[..26].to_owned())
+    };
+    assert_eq!(key_of(&changed), key_of(&other), "what changes is no part of the prefix");
+}
+
+#[tokio::test]
+async fn thinking_and_an_hour_of_cache_are_asked_for() {
+    let modes = [
+        (ThinkingMode::Adaptive, json!({"type": "adaptive"})),
+        (
+            ThinkingMode::Enabled { budget_tokens: 2_000 },
+            json!({"type": "enabled", "budget_tokens": 2_000}),
+        ),
+        (ThinkingMode::Disabled, json!({"type": "disabled"})),
+    ];
+    for (mode, expected) in modes {
+        let spec = ModelSpec { thinking_mode: Some(mode), ..spec() };
+        let body = sent(Wire::Anthropic, &spec, "Be brief.", &[Message::user("Hi")]).await.json();
+        assert_eq!(body["thinking"], expected);
+    }
+    let provider = Provider::script(vec![Answer::text("ok")]).await;
+    let endpoint = endpoint(provider.url_for(Wire::Anthropic));
+    let model = Anthropic::new(endpoint).expect("a client").caching_for(CacheFor::Hour);
+    let request = request(&model, &spec(), "Be brief.", &[Message::user("Hi")]);
+    model.call(request, &mut |_| {}).await.expect("a reply");
+    let body = provider.requests().remove(0).json();
+    let mark = json!({"type": "ephemeral", "ttl": "1h"});
+    assert_eq!(body["system"][0]["cache_control"], mark);
+    assert_eq!(body["messages"][0]["content"][0]["cache_control"], mark);
 }
 
 /// A conversation of many turns: calls and results, some failed, and some large.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::diagnostic::{NO_HELP, Place, Problems};
-use super::raw::{Model, Prices};
+use super::raw::{CacheTime, Model, Prices};
 use super::shape::{Field, Item, ListOr};
 use super::{Setting, names};
 use crate::id::Name;
 use crate::spec::capability::{Capability, Declared};
-use crate::spec::{ModelSpec, Price};
+use crate::spec::{ModelSpec, Price, Thinking, ThinkingMode};
 
 /// Default limit of a reply in tokens: long enough for a report, short enough for every server's
 /// default limit.
@@ -18,6 +18,10 @@ const MAX_OUTPUT_TOKENS: u64 = 8192;
 /// Default price of a cache write relative to input: Anthropic's, the highest of the public
 /// services, so that an estimate is never too low.
 const CACHE_WRITE_FACTOR: f64 = 1.25;
+/// The same where what is cached is kept for an hour.
+const HOUR_WRITE_FACTOR: f64 = 2.0;
+/// The least budget of thinking in tokens that the Messages API accepts.
+const LEAST_THINKING: u64 = 1024;
 
 /// Name of the provider of models that an embedding program adds.
 const CUSTOM: &str = "custom";
@@ -62,10 +66,16 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
         // A provider's name that could not be resolved is an error already. The model is kept, so
         // that agents that name the model get no error as well.
         let provider = provider.unwrap_or_else(|| custom.clone());
-        all.models.insert(name.clone(), spec(name, provider, model, problems));
+        let of_provider = raw.providers.values().find(|(entry, _)| entry.name == provider.as_str());
+        let for_hour = of_provider.is_some_and(|(_, raw)| *raw.cache_ttl == CacheTime::OneHour);
+        let write_factor = if for_hour { HOUR_WRITE_FACTOR } else { CACHE_WRITE_FACTOR };
+        all.models.insert(name.clone(), spec(name, provider, model, write_factor, problems));
     }
     for name in &sources.custom_models {
-        let bare = || spec(name.clone(), custom.clone(), &Model::default(), problems);
+        let bare = || {
+            let (name, provider) = (name.clone(), custom.clone());
+            spec(name, provider, &Model::default(), CACHE_WRITE_FACTOR, problems)
+        };
         all.models.entry(name.clone()).or_insert_with(bare);
     }
     all
@@ -76,7 +86,21 @@ fn max_output_tokens(raw: &Model) -> u64 {
     raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
 }
 
-fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSpec {
+fn spec(
+    name: Name,
+    provider: Name,
+    raw: &Model,
+    write_factor: f64,
+    problems: &Problems,
+) -> ModelSpec {
+    let thinking = thinking(raw, problems);
+    if let Some((Json::Object(fields), place)) = raw.extra_body.placed()
+        && thinking.1.is_some()
+        && fields.contains_key("thinking")
+    {
+        let message = "`extra_body` has `thinking`, which the model's own key asks for";
+        problems.error("conflict", place, message, "leave one of the two out");
+    }
     ModelSpec {
         model: raw.model.clone().unwrap_or_else(|| name.to_string()),
         name,
@@ -87,20 +111,22 @@ fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSp
         top_p: *raw.top_p,
         reasoning_effort: raw.reasoning_effort.clone(),
         seed: *raw.seed,
-        price: price(&raw.cost_per_mtok, problems),
-        thinking: *raw.thinking,
+        price: price(&raw.cost_per_mtok, write_factor, problems),
+        thinking: thinking.0,
+        thinking_mode: thinking.1,
         capabilities: capabilities(&raw.capabilities, problems),
         extra_body: extra_body(&raw.extra_body, problems),
     }
 }
 
 /// Fields of a request that the program writes itself.
-const OWN_FIELDS: [&str; 14] = [
+const OWN_FIELDS: [&str; 15] = [
     "context_management",
     "max_completion_tokens",
     "max_tokens",
     "messages",
     "model",
+    "prompt_cache_key",
     "reasoning_effort",
     "seed",
     "stream",
@@ -130,6 +156,75 @@ fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::m
         );
     }
     Some(crate::message::Json::encode(value))
+}
+
+/// Reads the rule by which a model's thinking stays valid, and the thinking that it is asked for.
+fn thinking(raw: &Model, problems: &Problems) -> (Thinking, Option<ThinkingMode>) {
+    let Some((value, place)) = raw.thinking.placed() else { return Default::default() };
+    let wrong = |message: String, help: &str| {
+        problems.error("bad_value", place, message, help);
+        Default::default()
+    };
+    let rule = |value: &Json| serde_json::from_value::<Thinking>(value.clone());
+    let Json::Object(table) = value else {
+        return match rule(value) {
+            Ok(rule) => (rule, None),
+            Err(_) => wrong(
+                "`thinking` must be `\"bound\"`, `\"free\"` or a table".to_owned(),
+                "write it like `{ type = \"enabled\", budget = 8000 }`",
+            ),
+        };
+    };
+    const KEYS: [&str; 3] = ["type", "budget", "rule"];
+    if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        let help = names::did_you_mean(unknown, KEYS);
+        let help =
+            if help.is_empty() { format!("use some of {}", names::list(&KEYS)) } else { help };
+        problems.error("unknown_key", place, format!("`thinking` has no key `{unknown}`"), help);
+    }
+    let rule = match table.get("rule").map(rule) {
+        None => Thinking::default(),
+        Some(Ok(rule)) => rule,
+        Some(Err(_)) => {
+            return wrong("`rule` must be `\"bound\"` or `\"free\"`".to_owned(), NO_HELP);
+        }
+    };
+    let room = max_output_tokens(raw);
+    let mode = match (table.get("type").and_then(Json::as_str), table.get("budget")) {
+        (Some("adaptive"), None) => ThinkingMode::Adaptive,
+        (Some("disabled"), None) => ThinkingMode::Disabled,
+        (Some("enabled"), Some(budget)) => match budget.as_u64() {
+            Some(tokens) if (LEAST_THINKING..room).contains(&tokens) => {
+                ThinkingMode::Enabled { budget_tokens: tokens }
+            }
+            _ => {
+                let message = format!(
+                    "`budget` must be an integer from {LEAST_THINKING} to {}, below `max_output_tokens`",
+                    room.saturating_sub(1)
+                );
+                return wrong(message, "thinking is part of the output: raise `max_output_tokens`");
+            }
+        },
+        (Some("enabled"), None) => {
+            return wrong(
+                "`thinking` of type `enabled` has no `budget`".to_owned(),
+                "add one, in tokens",
+            );
+        }
+        (Some("adaptive" | "disabled"), Some(_)) => {
+            return wrong(
+                "only `thinking` of type `enabled` has a `budget`".to_owned(),
+                "leave it out",
+            );
+        }
+        _ => {
+            return wrong(
+                "`type` must be `\"adaptive\"`, `\"enabled\"` or `\"disabled\"`".to_owned(),
+                NO_HELP,
+            );
+        }
+    };
+    (rule, Some(mode))
 }
 
 /// Reads the capabilities of a model's provider: a list, or the word `probe`, by which the provider
@@ -163,7 +258,7 @@ fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
     }
 }
 
-fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
+fn price(raw: &Field<Option<Prices>>, write_factor: f64, problems: &Problems) -> Option<Price> {
     let (prices, at) = raw.as_ref().zip(raw.at())?;
     for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
         if !price.is_set() {
@@ -180,6 +275,6 @@ fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
         input,
         output,
         cache_read: prices.cache_read.unwrap_or(input),
-        cache_write: prices.cache_write.unwrap_or(input * CACHE_WRITE_FACTOR),
+        cache_write: prices.cache_write.unwrap_or(input * write_factor),
     })
 }

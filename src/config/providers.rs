@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
 use super::models::Models;
-use super::raw::{HeaderValue, Provider, RateLimit, Wire, known};
+use super::raw::{CacheTime, HeaderValue, Provider, RateLimit, Wire, known};
 use super::shape::Entry;
 use super::{Missing, Setting, names, retry, scripts};
 use crate::admission::{PerMinute, QuotaRule, Rules};
@@ -62,6 +62,8 @@ pub struct ProviderSpec {
     pub retry: RetryPolicy,
     /// The differences of a server of kind `openai`.
     pub profile: OpenAiProfile,
+    /// True if a server of kind `anthropic` keeps what it caches for an hour.
+    pub caches_for_hour: bool,
 }
 
 /// The public services in the order in which they are tried for a model without a provider: name,
@@ -169,6 +171,8 @@ fn as_written(
     let profile = OpenAiProfile {
         max_tokens_field: raw.max_tokens_field.unwrap_or(usual.max_tokens_field),
         include_usage: raw.stream_usage.unwrap_or(usual.include_usage),
+        send_reasoning: raw.send_reasoning.unwrap_or(usual.send_reasoning),
+        sends_cache_key: raw.prompt_cache_key.unwrap_or(usual.sends_cache_key),
         ..usual
     };
     let headers = raw.headers.values().filter_map(|(header, value)| match value {
@@ -190,6 +194,7 @@ fn as_written(
         idle_timeout: raw.idle_timeout.unwrap_or(*setting.raw.defaults.idle_timeout),
         retry: retry.clone(),
         profile,
+        caches_for_hour: *raw.cache_ttl == CacheTime::OneHour,
     }
 }
 
@@ -362,14 +367,23 @@ pub(super) fn check_capabilities(
     providers: &BTreeMap<Name, ProviderSpec>,
 ) {
     for (Entry { name, .. }, model) in setting.raw.models.values() {
-        let Some(at) = model.capabilities.at() else { continue };
-        let provider = models.get(name.as_str()).and_then(|m| providers.get(&m.provider));
+        let spec = models.get(name.as_str());
+        let provider = spec.and_then(|model| providers.get(&model.provider));
         let kind = match provider.map(|provider| &provider.kind) {
             Some(ProviderKind::OpenAi) => "openai",
             Some(ProviderKind::Scripted { .. }) => "scripted",
             Some(ProviderKind::Anthropic) | None => continue,
         };
-        let message = format!("the provider of model `{name}` is of kind `{kind}`, which has none");
-        setting.problems.error("conflict", &at.key, message, "leave `capabilities` out");
+        let of = format!("the provider of model `{name}` is of kind `{kind}`");
+        if let Some(at) = model.capabilities.at() {
+            let message = format!("{of}, which has none");
+            setting.problems.error("conflict", &at.key, message, "leave `capabilities` out");
+        }
+        let asks = spec.is_some_and(|spec| spec.thinking_mode.is_some());
+        if let Some(at) = model.thinking.at().filter(|_| asks) {
+            let message = format!("{of}, which takes no `thinking`");
+            let help = "use `reasoning_effort`, or the server's own field in `extra_body`";
+            setting.problems.error("conflict", &at.key, message, help);
+        }
     }
 }

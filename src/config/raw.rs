@@ -31,7 +31,9 @@ use serde_json::Value as Json;
 
 pub(super) use self::approval::Approval;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
-pub(super) use self::models::{HeaderValue, KeySource, Model, Prices, Provider, RateLimit, Wire};
+pub(super) use self::models::{
+    CacheTime, HeaderValue, KeySource, Model, Prices, Provider, RateLimit, Wire,
+};
 pub(super) use self::services::known;
 pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};

@@ -18,11 +18,12 @@ use serde_json::value::RawValue;
 use self::assembly::MessageAssembly;
 use crate::message::{Block, Json, Message};
 use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
+use crate::model::openai::reasoning;
 use crate::model::{
     BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
 };
-use crate::spec::ModelSpec;
 use crate::spec::capability::{Declared, ModelFacts};
+use crate::spec::{ModelSpec, ThinkingMode};
 use crate::tool::ToolSpec;
 
 /// The version of the API, sent in the header `anthropic-version`.
@@ -30,11 +31,18 @@ const VERSION: &str = "2023-06-01";
 /// Text that makes a block the end of a cached prefix; it is inserted before the block's closing
 /// brace.
 const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+/// The same for an entry of the cache that is kept for an hour after each use.
+const HOUR_MARK: &str = r#","cache_control":{"type":"ephemeral","ttl":"1h"}"#;
 /// The most cache marks in messages. The API accepts four marks in a request, and the head has one.
 const MESSAGE_MARKS: usize = 3;
 /// The most blocks between two marks. The API searches an earlier cache entry at most 20 blocks
 /// before a mark; its documentation advises a mark every 15.
 const MARK_DISTANCE: usize = 15;
+
+/// Types of blocks that other protocols gave, and this one refuses.
+const FOREIGN: [&str; 2] = [reasoning::TYPE, "reasoning"];
+/// What stands for a message of which nothing can be sent: the roles must alternate.
+const NO_WORDS: &str = "(no words)";
 
 /// The header that lists the betas of a request.
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
@@ -45,6 +53,30 @@ pub struct Anthropic {
     transport: Transport,
     /// The betas in the endpoint's own headers.
     betas: Vec<String>,
+    cache_for: CacheFor,
+}
+
+/// The time for which the API keeps an entry of its cache after each use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheFor {
+    /// Five minutes: a write costs a quarter more than input.
+    #[default]
+    FiveMinutes,
+    /// An hour: a write costs twice the input.
+    Hour,
+}
+
+impl CacheFor {
+    fn mark(self) -> &'static str {
+        match self {
+            Self::FiveMinutes => MARK,
+            Self::Hour => HOUR_MARK,
+        }
+    }
+
+    fn control(self) -> CacheControl {
+        CacheControl { r#type: "ephemeral", ttl: (self == Self::Hour).then_some("1h") }
+    }
 }
 
 impl Anthropic {
@@ -60,7 +92,14 @@ impl Anthropic {
         let headers = endpoint.all_headers();
         let named = headers.filter(|(name, _)| name.eq_ignore_ascii_case(BETA.as_str()));
         let betas = named.map(|(_, value)| value.to_owned()).collect();
-        Ok(Self { transport: Transport::new(endpoint, "/v1/messages", &own)?, betas })
+        let transport = Transport::new(endpoint, "/v1/messages", &own)?;
+        Ok(Self { transport, betas, cache_for: CacheFor::default() })
+    }
+
+    /// Returns the client with this time for the entries of the cache.
+    #[must_use]
+    pub fn caching_for(self, cache_for: CacheFor) -> Self {
+        Self { cache_for, ..self }
     }
 
     /// Returns the header of a request that needs these betas. A header of a request replaces the
@@ -74,7 +113,7 @@ impl Anthropic {
 
     async fn exchange(&self, request: Request, deltas: DeltaSink<'_>) -> Result<Reply, ModelError> {
         let fields = context::fields(&request.context, &request.pieces);
-        let parts = body_parts(&request, &fields.body);
+        let parts = body_parts(&request, self.cache_for, &fields.body);
         let headers = self.headers(&fields.betas);
         let assembly = MessageAssembly::default();
         let reply = self.transport.exchange(parts, headers, assembly, deltas).await;
@@ -100,7 +139,7 @@ impl Anthropic {
 
 impl Model for Anthropic {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
-        render_head(spec, system, "", tools)
+        render_head(spec, self.cache_for, system, "", tools)
     }
 
     fn head_with_context(
@@ -110,7 +149,7 @@ impl Model for Anthropic {
         context: &str,
         tools: &[ToolSpec],
     ) -> Head {
-        render_head(spec, system, context, tools)
+        render_head(spec, self.cache_for, system, context, tools)
     }
 
     fn piece(&self, message: &Json) -> Piece {
@@ -144,6 +183,8 @@ struct HeadOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<ThinkingMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<Vec<TextOut<'a>>>,
@@ -176,13 +217,21 @@ struct ToolOut<'a> {
 #[derive(Serialize)]
 struct CacheControl {
     r#type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl: Option<&'static str>,
 }
 
 /// Renders everything before the messages. The API puts tools before the system prompt in the
 /// cached prefix, so one mark at the end of the prompt covers both; `context`, which changes, comes
 /// after the mark. The seed is left out, because the API has none.
-fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]) -> Head {
-    let mark = || CacheControl { r#type: "ephemeral" };
+fn render_head(
+    spec: &ModelSpec,
+    cache_for: CacheFor,
+    system: &str,
+    context: &str,
+    tools: &[ToolSpec],
+) -> Head {
+    let mark = || cache_for.control();
     let mut tools: Vec<ToolOut<'_>> = tools
         .iter()
         .map(|tool| ToolOut {
@@ -209,6 +258,7 @@ fn render_head(spec: &ModelSpec, system: &str, context: &str, tools: &[ToolSpec]
         stream: true,
         temperature: spec.temperature,
         top_p: spec.top_p,
+        thinking: spec.thinking_mode,
         output_config: spec.reasoning_effort.as_deref().map(|effort| OutputConfig { effort }),
         system,
         tools,
@@ -235,7 +285,20 @@ fn render_piece(message: &Json) -> Piece {
             call.input = sendable_input(call);
         }
     }
+    repaired.content.retain(|block| !is_foreign(block));
+    if repaired.content.is_empty() {
+        repaired.content.push(Block::Text(NO_WORDS.to_owned()));
+    }
     render_piece(&Json::encode(&repaired))
+}
+
+fn is_foreign(block: &Block) -> bool {
+    #[derive(Deserialize)]
+    struct Word {
+        r#type: String,
+    }
+    let Block::Other(json) = block else { return false };
+    json.decode::<Word>().is_ok_and(|word| FOREIGN.contains(&word.r#type.as_str()))
 }
 
 /// The end of a block in a message.
@@ -288,7 +351,10 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         let is_object = block.input.is_some_and(|input| input.get().starts_with('{'));
         BlockEnd {
             mark_at: at.filter(|_| markable && block.cache_control.is_none()),
-            sendable: block.r#type != "tool_use" || is_object,
+            sendable: match block.r#type.as_str() {
+                "tool_use" => is_object,
+                kind => !FOREIGN.contains(&kind),
+            },
         }
     };
     Some(outer.content.into_iter().map(end).collect())
@@ -297,7 +363,7 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
 /// Returns the parts of the request body: the head, the messages joined by commas with the marks
 /// inserted, and the tail. The tail has the output limit and the fields of the context; it is not
 /// part of the cached prefix.
-fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
+fn body_parts(request: &Request, cache_for: CacheFor, tail: &str) -> Vec<Bytes> {
     let mut marks = breakpoints(&request.pieces);
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2 * marks.len() + 2);
     parts.push(request.head.0.clone());
@@ -308,7 +374,7 @@ fn body_parts(request: &Request, tail: &str) -> Vec<Bytes> {
         let mut sent = 0;
         while let Some((_, at)) = marks.pop_if(|(marked, _)| *marked == index) {
             parts.push(piece.bytes.slice(sent..at));
-            parts.push(Bytes::from_static(MARK.as_bytes()));
+            parts.push(Bytes::from_static(cache_for.mark().as_bytes()));
             sent = at;
         }
         parts.push(piece.bytes.slice(sent..));
@@ -385,6 +451,21 @@ mod tests {
         let at = piece.mark_at.expect("a mark");
         let text = std::str::from_utf8(&piece.bytes).expect("text");
         format!("{}{MARK}{}", &text[..at], &text[at..])
+    }
+
+    #[test]
+    fn blocks_of_other_protocols_are_left_out() {
+        let foreign = r#"{"type":"chat_reasoning","message":{"reasoning_content":"hm"}}"#;
+        let item = r#"{"type":"reasoning","id":"rs_1","encrypted_content":"x"}"#;
+        let text = r#"{"type":"text","text":"so"}"#;
+        let sent = |blocks: &[&str]| {
+            let piece = render_piece(&message("assistant", blocks));
+            String::from_utf8(piece.bytes.to_vec()).expect("text")
+        };
+        assert_eq!(sent(&[foreign, text, item]), sent(&[text]));
+        assert_eq!(sent(&[foreign]), sent(&[r#"{"type":"text","text":"(no words)"}"#]));
+        let thinking = r#"{"type":"thinking","thinking":"chat_reasoning",  "signature":"s"}"#;
+        assert!(sent(&[thinking, text]).contains(thinking), "its own stay as they came");
     }
 
     #[test]

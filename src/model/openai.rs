@@ -4,12 +4,14 @@
 //! of the stream. Knows nothing of retries.
 
 mod assembly;
+pub(crate) mod reasoning;
 
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
+use self::reasoning::{Fields, Kept};
 use crate::message::{Json, Message, Role};
 use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
 use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
@@ -18,6 +20,9 @@ use crate::tool::ToolSpec;
 
 /// Prefix of a failed tool result: the protocol has no flag for it.
 const ERROR_PREFIX: &str = "Error: ";
+
+/// Digits of the hash in a `prompt_cache_key`: two prefixes of one account never meet in 64 bits.
+const CACHE_KEY_DIGITS: usize = 16;
 
 /// The name of the field that limits the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,12 +73,22 @@ pub struct OpenAiProfile {
     pub include_usage: bool,
     /// The header that carries the key.
     pub key_header: KeyHeader,
+    /// True if reasoning is sent back to the server as it came. Some servers need it, most ignore it, and
+    /// some refuse fields that they do not know.
+    pub send_reasoning: bool,
+    /// True if requests have a `prompt_cache_key`, which brings those of one prefix to one machine.
+    pub sends_cache_key: bool,
 }
 
 impl Default for OpenAiProfile {
     fn default() -> Self {
-        let (max_tokens_field, key_header) = (MaxTokensField::default(), KeyHeader::default());
-        Self { max_tokens_field, include_usage: true, key_header }
+        Self {
+            max_tokens_field: MaxTokensField::default(),
+            include_usage: true,
+            key_header: KeyHeader::default(),
+            send_reasoning: true,
+            sends_cache_key: false,
+        }
     }
 }
 
@@ -83,9 +98,11 @@ impl OpenAiProfile {
     pub fn for_url(url: &str) -> Self {
         let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
         match host.as_deref() {
-            Some("api.openai.com") => {
-                Self { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..Self::default() }
-            }
+            Some("api.openai.com") => Self {
+                max_tokens_field: MaxTokensField::MaxCompletionTokens,
+                sends_cache_key: true,
+                ..Self::default()
+            },
             _ => Self::default(),
         }
     }
@@ -128,7 +145,7 @@ impl Model for OpenAi {
     }
 
     fn piece(&self, message: &Json) -> Piece {
-        render_piece(message)
+        render_piece(&self.profile, message)
     }
 
     fn call<'a>(
@@ -156,6 +173,8 @@ struct HeadOut<'a> {
     seed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<ToolOut<'a>>,
 }
@@ -197,11 +216,19 @@ struct MessageOut<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallOut<'a>>,
+    #[serde(flatten)]
+    reasoning: Fields,
 }
 
 impl<'a> MessageOut<'a> {
     fn text(role: &'a str, content: &'a str) -> Self {
-        Self { role, tool_call_id: None, content: Some(content), tool_calls: Vec::new() }
+        Self {
+            role,
+            tool_call_id: None,
+            content: Some(content),
+            tool_calls: Vec::new(),
+            reasoning: Fields::new(),
+        }
     }
 }
 
@@ -210,6 +237,8 @@ struct CallOut<'a> {
     id: &'a str,
     r#type: &'a str,
     function: CalledOut<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Json>,
 }
 
 #[derive(Serialize)]
@@ -227,6 +256,9 @@ fn render_head(
     system: &[&str],
     tools: &[ToolSpec],
 ) -> Head {
+    let tools: Vec<ToolOut<'_>> = tools.iter().map(ToolOut::of).collect();
+    // The first text only: the others change from time to time.
+    let prefix = || Json::encode(&(&spec.model, system.first(), &tools));
     let head = HeadOut {
         model: &spec.model,
         stream: true,
@@ -235,7 +267,8 @@ fn render_head(
         top_p: spec.top_p,
         seed: spec.seed,
         reasoning_effort: spec.reasoning_effort.as_deref(),
-        tools: tools.iter().map(ToolOut::of).collect(),
+        prompt_cache_key: profile.sends_cache_key.then(|| cache_key(&prefix())),
+        tools,
     };
     let head = with_extra(&Json::encode(&head), spec.extra_body.as_ref());
     let open = head.strip_suffix('}').unwrap_or_default();
@@ -246,21 +279,34 @@ fn render_head(
     Head(Bytes::from(format!(r#"{open},"messages":[{system}"#)))
 }
 
+/// Returns a key that requests of one prefix share. It says nothing about what the prefix holds.
+fn cache_key(prefix: &Json) -> String {
+    let hash = blake3::hash(prefix.as_str().as_bytes()).to_hex();
+    format!("callsheet-{}", &hash[..CACHE_KEY_DIGITS])
+}
+
 /// Renders one message in block form as one or several messages of this protocol, joined by commas.
-/// Thinking and blocks of unknown type are left out: the protocol cannot express them.
-fn render_piece(message: &Json) -> Piece {
+/// Thinking and blocks of unknown type are left out: the protocol cannot express them. Reasoning that came
+/// over this protocol is sent back where the profile says so.
+fn render_piece(profile: &OpenAiProfile, message: &Json) -> Piece {
     let Ok(message) = message.decode::<Message>() else {
         return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
     };
     let rendered = match message.role {
-        Role::Assistant => render_assistant(&message),
+        Role::Assistant => {
+            let kept = profile.send_reasoning.then(|| Kept::find(&message.content)).flatten();
+            render_assistant(&message, kept.unwrap_or_default())
+        }
         Role::User => render_user(&message),
     };
     Piece { bytes: Bytes::from(rendered), mark_at: None, blocks: message.content.len() }
 }
 
-fn render_assistant(message: &Message) -> String {
+fn render_assistant(message: &Message, kept: Kept) -> String {
     let text = message.text();
+    // After an edit took calls away, what belonged to the others cannot be told.
+    let is_same = kept.calls.len() == message.tool_calls().count();
+    let mut extra = kept.calls.into_iter().filter(|_| is_same);
     let calls = message.tool_calls().map(|call| CallOut {
         id: &call.id,
         r#type: "function",
@@ -268,10 +314,12 @@ fn render_assistant(message: &Message) -> String {
             name: &call.name,
             arguments: sendable_input(call).as_str().to_owned(),
         },
+        extra_content: extra.next().flatten(),
     });
     let tool_calls: Vec<CallOut<'_>> = calls.collect();
     let content = if text.is_empty() && !tool_calls.is_empty() { None } else { Some(&*text) };
-    let out = MessageOut { role: "assistant", tool_call_id: None, content, tool_calls };
+    let reasoning = kept.message;
+    let out = MessageOut { role: "assistant", tool_call_id: None, content, tool_calls, reasoning };
     Json::encode(&out).as_str().to_owned()
 }
 
@@ -317,7 +365,11 @@ mod tests {
     use super::*;
 
     fn piece(message: &str) -> String {
-        let piece = render_piece(&Json::parse(message.to_owned()).expect("JSON"));
+        rendered(&OpenAiProfile::default(), message)
+    }
+
+    fn rendered(profile: &OpenAiProfile, message: &str) -> String {
+        let piece = render_piece(profile, &Json::parse(message.to_owned()).expect("JSON"));
         String::from_utf8(piece.bytes.to_vec()).expect("text")
     }
 
@@ -331,6 +383,33 @@ mod tests {
         let only_thinking =
             r#"{"role":"assistant","content":[{"type":"thinking","thinking":"t"}]}"#;
         assert_eq!(piece(only_thinking), r#"{"role":"assistant","content":""}"#);
+    }
+
+    #[test]
+    fn reasoning_goes_back_as_it_came() {
+        let call =
+            |id: &str| format!(r#"{{"type":"tool_use","id":"{id}","name":"f","input":{{}}}}"#);
+        let kept = r#"{"type":"chat_reasoning","message":{"reasoning_content":"hm\u0021"},"calls":[null,{"google": {"s":"A=="}}]}"#;
+        let message = |calls: &[String]| {
+            format!(r#"{{"role":"assistant","content":[{kept},{}]}}"#, calls.join(","))
+        };
+        let sent = |id: &str, extra: &str| {
+            format!(
+                r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}{extra}}}"#
+            )
+        };
+        let both = message(&[call("a"), call("b")]);
+        let signed = sent("b", r#","extra_content":{"google": {"s":"A=="}}"#);
+        let calls = [sent("a", ""), signed].join(",");
+        let begin =
+            |calls: &str| format!(r#"{{"role":"assistant","content":null,"tool_calls":[{calls}]"#);
+        assert_eq!(piece(&both), format!(r#"{},"reasoning_content":"hm\u0021"}}"#, begin(&calls)));
+        // A call was taken away, so the signature of the other is not guessed.
+        let one = format!(r#"{},"reasoning_content":"hm\u0021"}}"#, begin(&sent("b", "")));
+        assert_eq!(piece(&message(&[call("b")])), one);
+        let strict = OpenAiProfile { send_reasoning: false, ..OpenAiProfile::default() };
+        let none = format!("{}}}", begin(&[sent("a", ""), sent("b", "")].join(",")));
+        assert_eq!(rendered(&strict, &both), none);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::journal::JournalHandle;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::file::RunDir;
 use crate::model::Model;
-use crate::model::anthropic::Anthropic;
+use crate::model::anthropic::{Anthropic, CacheFor};
 use crate::model::http::{Endpoint, Key};
 use crate::model::openai::OpenAi;
 use crate::model::script::Script;
@@ -308,7 +308,9 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
     };
     Ok(match &spec.kind {
         ProviderKind::Anthropic => {
-            Arc::new(Anthropic::new(endpoint()).map_err(|error| failed(error.to_string()))?)
+            let client = Anthropic::new(endpoint()).map_err(|error| failed(error.to_string()))?;
+            let cache_for = if spec.caches_for_hour { CacheFor::Hour } else { CacheFor::default() };
+            Arc::new(client.caching_for(cache_for))
         }
         ProviderKind::OpenAi => Arc::new(
             OpenAi::new(endpoint(), spec.profile).map_err(|error| failed(error.to_string()))?,

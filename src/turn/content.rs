@@ -10,11 +10,12 @@ use serde_json::{Map, Value};
 
 use super::Program;
 use crate::id::Name;
+use crate::message::Json;
 use crate::permission::Permissions;
 use crate::schema::Schema;
 use crate::spec::OutputFormat;
 use crate::spec::acceptance::{Check, CheckWork, Loop};
-use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
+use crate::spec::{AgentSpec, ModelSpec, TaskSpec, ThinkingMode};
 
 /// Everything that a task's result is made from.
 #[derive(Clone, Debug, Serialize)]
@@ -58,6 +59,11 @@ struct VisibleModel<'a> {
     top_p: Option<f64>,
     reasoning_effort: Option<&'a str>,
     seed: Option<u64>,
+    // Left out where they are not set, so that what was recorded before they existed stays the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_mode: Option<ThinkingMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_body: Option<&'a Json>,
 }
 
 impl<'a> Content<'a> {
@@ -149,6 +155,8 @@ impl<'a> VisibleModel<'a> {
             top_p: spec.top_p,
             reasoning_effort: spec.reasoning_effort.as_deref(),
             seed: spec.seed,
+            thinking_mode: spec.thinking_mode,
+            extra_body: spec.extra_body.as_ref(),
         }
     }
 }

@@ -39,6 +39,7 @@ fn model(context_window: u64, thinking: Thinking) -> ModelSpec {
         seed: None,
         price: Some(Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 }),
         thinking,
+        thinking_mode: None,
         capabilities: Declared::default(),
         extra_body: None,
     }

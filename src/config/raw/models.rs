@@ -17,7 +17,7 @@ use crate::model::openai::MaxTokensField;
 use crate::spec::Thinking;
 use crate::spec::capability::Capability;
 
-words! { Wire Thinking ServiceName MaxTokensField OnQuota }
+words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -42,6 +42,19 @@ const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"]
 /// asked.
 const CAPABILITIES: Kind =
     Kind::Either(&[Kind::List(&words_of::<Capability>(&[])), Kind::Words(|| &["probe"], &[])]);
+
+/// The thinking of a model: the rule by which it stays valid, or a table.
+const THINKING: Kind = Kind::Either(&[words_of::<Thinking>(&[]), Kind::Any]);
+
+/// The time for which a provider keeps a cached prefix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::config) enum CacheTime {
+    #[default]
+    #[serde(rename = "5m")]
+    FiveMinutes,
+    #[serde(rename = "1h")]
+    OneHour,
+}
 
 /// The protocol of a provider as the file writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +112,15 @@ sections! {
         /// If `false`, the server is not asked for token counts at the end of a stream, for servers of kind
         /// `openai` that refuse the question.
         stream_usage: bool, Kind::Truth => "that of the service";
+        /// If `true`, reasoning is sent back to a server of kind `openai` as it came. Some servers need it for
+        /// calls of tools, most ignore it, and some refuse fields that they do not know.
+        send_reasoning: bool, Kind::Truth => "that of the service";
+        /// If `true`, requests of one prefix have one `prompt_cache_key`, for servers of kind `openai` that
+        /// know it.
+        prompt_cache_key: bool, Kind::Truth => "that of the service";
+        /// The time for which a server of kind `anthropic` keeps what it caches after each use: `5m` or `1h`.
+        /// An hour pays for agents that wait for people or long commands; writes cost twice the input then.
+        cache_ttl: CacheTime = CacheTime::FiveMinutes, words_of::<CacheTime>(&[]);
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
         /// The longest time from the start of a request to the first byte of the reply, for which a long
@@ -167,9 +189,12 @@ sections! {
         reasoning_effort: String, Kind::Words(|| &EFFORTS, &[]) => "the provider's";
         /// The seed of the sampling, for servers that accept one.
         seed: u64, Kind::Whole(0, i64::MAX, "");
-        /// The rule by which the model's thinking stays valid: `bound`, while nothing before it
+        /// The thinking that the model is asked for, for kind `anthropic`, like `{ type = "adaptive" }`,
+        /// `{ type = "enabled", budget = 8000 }` (tokens, from 1024 and below `max_output_tokens`) or
+        /// `{ type = "disabled" }`; or only the rule by which its thinking stays valid, which is `rule` in
+        /// the table: `bound`, while nothing before it
         /// changes (after an edit it is left out), or `free`, always.
-        thinking: Thinking = Thinking::Bound, words_of::<Thinking>(&[]);
+        thinking: Json, THINKING => "`bound`, and the provider's own mode", gives "bad_value", "conflict", "unknown_key";
         /// The known capabilities of the model's provider, or `"probe"` to ask the provider before
         /// the first call: `context_editing`, it clears old tool results and thinking;
         /// `compact_threshold`, it summarises during a reply; `compact_on_demand`, it summarises
@@ -329,6 +354,72 @@ mod tests {
         assert_eq!(fields("{ stream = false }").expect_err("a mistake"), [own]);
         let shape = "7:14 bad_value `extra_body` must be a table of fields";
         assert_eq!(fields("7").expect_err("a mistake"), [shape]);
+    }
+
+    #[test]
+    fn thinking_is_a_rule_or_a_table() {
+        use crate::spec::{Thinking, ThinkingMode};
+        let anthropic = "kind = 'anthropic'\nbase_url = 'http://127.0.0.1:1'";
+        let load = |written: &str| with_provider(anthropic, &format!("thinking = {written}"), &[]);
+        let read = |written: &str| {
+            let config = load(written).expect("no mistake");
+            let model = &config.models["m"];
+            (model.thinking, model.thinking_mode)
+        };
+        assert_eq!(read("'free'"), (Thinking::Free, None));
+        let adaptive = read("{ type = 'adaptive', rule = 'free' }");
+        assert_eq!(adaptive, (Thinking::Free, Some(ThinkingMode::Adaptive)));
+        let enabled = Some(ThinkingMode::Enabled { budget_tokens: 2_000 });
+        assert_eq!(read("{ type = 'enabled', budget = 2000 }"), (Thinking::Bound, enabled));
+        assert_eq!(read("{ type = 'disabled' }").1, Some(ThinkingMode::Disabled));
+        let wrong = |written: &str| load(written).expect_err("a mistake").join("; ");
+        for (written, problem) in [
+            ("7", "8:12 bad_value `thinking` must be `\"bound\"`, `\"free\"` or a table"),
+            ("{ type = 'enabled' }", "8:12 bad_value `thinking` of type `enabled` has no `budget`"),
+            (
+                "{ type = 'adaptive', budget = 2000 }",
+                "8:12 bad_value only `thinking` of type `enabled` has a `budget`",
+            ),
+            (
+                "{ type = 'on' }",
+                "8:12 bad_value `type` must be `\"adaptive\"`, `\"enabled\"` or `\"disabled\"`",
+            ),
+            (
+                "{ type = 'adaptive', rule = 'x' }",
+                "8:12 bad_value `rule` must be `\"bound\"` or `\"free\"`",
+            ),
+            (
+                "{ type = 'adaptive', effort = 'x' }",
+                "8:12 unknown_key `thinking` has no key `effort`",
+            ),
+        ] {
+            assert_eq!(wrong(written), problem);
+        }
+        for budget in ["1023", "8192", "'x'", "-1"] {
+            let problem = wrong(&format!("{{ type = 'enabled', budget = {budget} }}"));
+            assert!(problem.contains("from 1024 to 8191"), "{problem}");
+        }
+        let both = "{ type = 'adaptive' }\nextra_body = { thinking = { type = 'disabled' } }";
+        assert!(wrong(both).contains("conflict `extra_body` has `thinking`"));
+        let other = with_provider("service = 'ollama'", "thinking = { type = 'adaptive' }", &[]);
+        let other = other.expect_err("a mistake").join("; ");
+        assert!(
+            other.contains("conflict the provider of model `m` is of kind `openai`"),
+            "{other}"
+        );
+    }
+
+    #[test]
+    fn an_hour_of_cache_has_its_price() {
+        let price = |ttl: &str| {
+            let provider = format!("kind = 'anthropic'\nbase_url = 'http://127.0.0.1:1'\n{ttl}");
+            let prices = "cost_per_mtok = { input = 3, output = 15 }";
+            let config = with_provider(&provider, prices, &[]).expect("no mistake");
+            let price = config.models["m"].price.expect("prices");
+            (config.providers["p"].caches_for_hour, price.cache_write)
+        };
+        assert_eq!(price(""), (false, 3.75));
+        assert_eq!(price("cache_ttl = '1h'"), (true, 6.0));
     }
 
     #[test]

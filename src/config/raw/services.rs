@@ -23,10 +23,17 @@ const COMPATIBLE: OpenAiProfile = OpenAiProfile {
     max_tokens_field: MaxTokensField::MaxTokens,
     include_usage: true,
     key_header: KeyHeader::Authorization,
+    send_reasoning: true,
+    sends_cache_key: false,
 };
 /// What OpenAI's own models accept.
-const OPENAI: OpenAiProfile =
-    OpenAiProfile { max_tokens_field: MaxTokensField::MaxCompletionTokens, ..COMPATIBLE };
+const OPENAI: OpenAiProfile = OpenAiProfile {
+    max_tokens_field: MaxTokensField::MaxCompletionTokens,
+    sends_cache_key: true,
+    ..COMPATIBLE
+};
+/// What servers accept that refuse fields which they do not know.
+const STRICT: OpenAiProfile = OpenAiProfile { send_reasoning: false, ..COMPATIBLE };
 
 /// Returns what is known of a service.
 pub(in crate::config) const fn known(name: ServiceName) -> Service {
@@ -47,10 +54,13 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
             "https://generativelanguage.googleapis.com/v1beta/openai",
             Some("GEMINI_API_KEY"),
         ),
-        ServiceName::Groq => public("https://api.groq.com/openai/v1", Some("GROQ_API_KEY")),
+        ServiceName::Groq => Service {
+            profile: STRICT,
+            ..public("https://api.groq.com/openai/v1", Some("GROQ_API_KEY"))
+        },
         // It reports the counts unasked, and refuses fields that it does not know.
         ServiceName::Mistral => Service {
-            profile: OpenAiProfile { include_usage: false, ..COMPATIBLE },
+            profile: OpenAiProfile { include_usage: false, ..STRICT },
             ..public("https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"))
         },
         ServiceName::Ollama => public("http://127.0.0.1:11434/v1", None),

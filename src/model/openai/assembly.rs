@@ -10,6 +10,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::reasoning::{Reasoning, ReasoningIn, given};
+
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
@@ -22,6 +24,7 @@ use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 #[derive(Debug, Default)]
 pub(crate) struct ChatAssembly {
     text: String,
+    reasoning: Reasoning,
     refusal: String,
     calls: Vec<PartialCall>,
     finish: Option<String>,
@@ -36,6 +39,7 @@ struct PartialCall {
     id: String,
     name: String,
     arguments: Arguments,
+    extra: Option<Json>,
 }
 
 #[derive(Deserialize)]
@@ -87,6 +91,14 @@ struct DeltaIn<'a> {
     refusal: Option<String>,
     #[serde(default, borrow)]
     tool_calls: Option<Vec<CallIn<'a>>>,
+    #[serde(default, borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    reasoning_details: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +109,8 @@ struct CallIn<'a> {
     id: Option<String>,
     #[serde(default, borrow)]
     function: Option<FunctionIn<'a>>,
+    #[serde(default, borrow)]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -246,6 +260,13 @@ impl ChatAssembly {
     fn grow(&mut self, choice: ChoiceIn<'_>, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
         let mut spoke = false;
         if let Some(delta) = choice.delta {
+            let reasoning = ReasoningIn {
+                content: delta.reasoning_content,
+                text: delta.reasoning,
+                details: delta.reasoning_details,
+                extra: delta.extra_content,
+            };
+            self.reasoning.grow(&reasoning, &mut self.bounds)?;
             let text = delta.content.map(plain_text).unwrap_or_default();
             if !text.is_empty() {
                 self.bounds.content(text.len())?;
@@ -266,7 +287,7 @@ impl ChatAssembly {
     }
 
     fn grow_call(&mut self, call: CallIn<'_>, deltas: DeltaSink<'_>) -> Result<bool, ModelError> {
-        let CallIn { index, id, function } = call;
+        let CallIn { index, id, function, extra_content } = call;
         let id = id.unwrap_or_default();
         let FunctionIn { name, arguments } = function.unwrap_or_default();
         let name = name.unwrap_or_default();
@@ -291,6 +312,10 @@ impl ChatAssembly {
             deltas(Delta::Tool(&name));
             self.bounds.content(name.len())?;
             part.name = name;
+        }
+        if let Some(extra) = extra_content.and_then(given) {
+            self.bounds.content(extra.as_str().len())?;
+            part.extra = Some(extra);
         }
         let raw = arguments.map_or("null", RawValue::get);
         let fragment = match serde_json::from_str::<Option<String>>(raw) {
@@ -336,10 +361,13 @@ impl ChatAssembly {
         }
     }
 
-    fn into_message(self) -> Message {
+    fn into_message(mut self) -> Message {
+        let extra = self.calls.iter_mut().map(|call| call.extra.take()).collect();
+        let reasoning = self.reasoning.into_block(extra);
         let text = (!self.text.trim().is_empty()).then_some(Block::Text(self.text));
         let calls = self.calls.into_iter().map(PartialCall::into_block);
-        Message { role: Role::Assistant, content: text.into_iter().chain(calls).collect() }
+        let content = reasoning.into_iter().chain(text).chain(calls).collect();
+        Message { role: Role::Assistant, content }
     }
 }
 
@@ -476,7 +504,9 @@ mod tests {
                 }
                 Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => {
                     assert!((text_done..all_done).contains(&at), "interrupted at {at}");
-                    assert_eq!(reply.message, Message::assistant("Hi 😀"));
+                    let kept = serde_json::to_string(&reply.message.content).expect("blocks");
+                    let reasoning = r#"{"type":"chat_reasoning","message":{"reasoning":"hm"}}"#;
+                    assert_eq!(kept, format!(r#"[{reasoning},{{"type":"text","text":"Hi 😀"}}]"#));
                     assert_eq!(reply.usage.input, 0, "nothing was reported");
                 }
                 Ok(reply) => {
