@@ -445,7 +445,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     plan::has_tasks(setting, text);
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);
-    let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);
+    let used = plan::models_in_use(setting, &tasks, &agents, &compaction, &entry, &models.models);
     let providers = providers::providers(setting, &mut models, &used, &agents);
     plan::prices(setting, &models.models, &used);
     providers::check_capabilities(setting, &models.models, &providers);

@@ -62,9 +62,21 @@ pub struct ModelSpec {
     pub thinking_mode: Option<ThinkingMode>,
     /// Capabilities of the model's provider, or the wish to ask the provider for them.
     pub capabilities: Declared,
+    /// The models that are called when this one cannot be, in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<Name>,
+    /// Time after which one call tries this model again that was given up for a fallback.
+    #[serde(default = "fallback_cooldown")]
+    pub fallback_cooldown: Duration,
     /// Fields of every request that the program does not know, as an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_body: Option<Json>,
+}
+
+/// The default of [`ModelSpec::fallback_cooldown`]: an overload of the public services often takes minutes.
+#[must_use]
+pub const fn fallback_cooldown() -> Duration {
+    Duration::from_secs(60)
 }
 
 /// Rule by which the thinking blocks that a model returns stay valid.

@@ -334,6 +334,9 @@ pub struct ModelFailed {
     /// Pause before the next attempt in milliseconds; absent if none follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
+    /// The model that the next attempt calls, if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_model: Option<Name>,
     /// Tokens of the request, if the refusal named them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_tokens: Option<u64>,

@@ -17,6 +17,7 @@ mod delegation;
 mod disk;
 mod endless;
 mod examples;
+mod fallbacks;
 mod fault_table;
 #[path = "support/faults.rs"]
 mod faults;

@@ -14,7 +14,7 @@ use callsheet::model::http::Endpoint;
 use callsheet::model::openai::{KeyHeader, MaxTokensField, OpenAi, OpenAiProfile};
 use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
 use callsheet::spec::capability::Declared;
-use callsheet::spec::{ModelSpec, Thinking, ThinkingMode};
+use callsheet::spec::{ModelSpec, Thinking, ThinkingMode, fallback_cooldown};
 use callsheet::tool::ToolSpec;
 use callsheet::turn::Effect;
 use serde_json::{Value, json};
@@ -48,6 +48,8 @@ fn spec() -> ModelSpec {
         price: None,
         thinking: Thinking::Bound,
         thinking_mode: None,
+        fallbacks: Vec::new(),
+        fallback_cooldown: fallback_cooldown(),
         capabilities: Declared::default(),
         extra_body: None,
     }

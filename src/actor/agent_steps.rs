@@ -11,9 +11,10 @@ use tracing::{Instrument, Span};
 
 use super::briefing::Briefing;
 use super::compaction_step::Announcement;
+use super::fallback::{self, Source};
 use super::given::Given;
 use super::mail::StepError;
-use super::model_call::{self, CallError, Caller, Last};
+use super::model_call::{self, Answered, CallError, Caller, Last};
 use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
 use super::{tool_context, tool_run};
@@ -68,6 +69,8 @@ pub struct ModelTurn {
     pub hand_over: bool,
     /// Number of replies in a row, before this one, whose stream broke.
     pub breaks: u32,
+    /// What the request was rendered from, if the model has fallbacks.
+    pub source: Option<Source>,
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
@@ -89,6 +92,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         announced,
         hand_over,
         breaks,
+        source,
     } = call;
     let service = &briefing.model;
     context.room().await?;
@@ -101,11 +105,11 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         before.push(TurnStarted { turn, message, hand_over }.into());
     }
     let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-    let (model, messages) = (service.spec.name.clone(), request.pieces.len());
+    let messages = request.pieces.len();
     let head_tokens = briefing.head_tokens;
     let requested = ModelRequested {
         turn,
-        model: model.clone(),
+        model: service.spec.name.clone(),
         messages,
         bytes,
         head_tokens,
@@ -122,7 +126,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         let _ = durable.send(());
     }
 
-    let caller = Caller { context: &context, turn, expected_tokens };
+    let caller = Caller { context: &context, turn, expected_tokens, source: source.as_ref() };
     let reply = model_call::call(
         &context.services,
         service,
@@ -132,8 +136,8 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         &context.cancel,
     )
     .await;
-    let reply = match reply {
-        Ok(reply) => reply,
+    let Answered { mut reply, by } = match reply {
+        Ok(answered) => answered,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),
         Err(CallError::Journal(error)) => return Err(error.into()),
         Err(CallError::Model { record, .. }) => {
@@ -141,6 +145,11 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
             return Ok(records);
         }
     };
+    if by.spec.name != service.spec.name {
+        // The agent's own model could not read it.
+        fallback::drop_thinking(&mut reply.message);
+    }
+    let (model, service) = (by.spec.name.clone(), by);
     let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
     spans::reply(&Span::current(), &usage);
     let mut message = reply::fit(reply.message, turn, &call_ids);
@@ -152,6 +161,9 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     // After a hand-over nothing follows.
     let broken = reply.broken.filter(|_| !hand_over).map(|error| {
         let last = if calls.is_empty() { Last::Allowed } else { Last::Never };
+        if source.is_some() && fallback::is_due(&error, breaks + 1) {
+            service.health.give_up();
+        }
         model_call::broken(service, turn, breaks + 1, &error, last)
     });
     let responded = ModelResponded {

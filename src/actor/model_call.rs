@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::fallback::{self, Source, Use};
 use super::gateway::{self, Permits, Wanted};
 use super::model_service::ModelService;
 use super::services::Services;
@@ -17,7 +18,7 @@ use crate::context::Spent;
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
-use crate::id::AgentId;
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::{StopReason, Usage};
 use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
@@ -44,6 +45,17 @@ pub struct Caller<'a> {
     pub turn: u32,
     /// The tokens that the request is expected to hold.
     pub expected_tokens: u64,
+    /// What the request was rendered from, if the model has fallbacks.
+    pub source: Option<&'a Source>,
+}
+
+/// A reply, and the model that gave it.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// The reply.
+    pub reply: Reply,
+    /// The model, which is another if it stood in.
+    pub by: &'a ModelService,
 }
 
 /// The reason why a call gave no reply after all its attempts.
@@ -71,7 +83,7 @@ impl From<JournalError> for CallError {
 }
 
 /// The decision after a failed attempt.
-enum Next {
+enum Next<'a> {
     GiveUp,
     Again(Duration),
     /// Try again once the gateway admits it, about this much later.
@@ -82,38 +94,72 @@ enum Next {
     Smaller(u64),
     /// Try again at once, without work on the context by the provider.
     Plain,
+    /// Try another model at once.
+    Other(Use<'a>),
 }
 
-/// Makes a call, and makes it again as long as the retry policy allows. Failed attempts are
-/// recorded for the caller, if one is given. A call without one writes a summary: it is tried twice at
+/// The end of an attempt.
+enum Attempt {
+    Ended(Result<Reply, ModelError>),
+    /// The model was given up while the call waited for a permit.
+    GivenUp,
+}
+
+/// Makes a call, and makes it again as long as the retry policy allows, to a fallback of the model if it
+/// cannot be called. Failed attempts are recorded for the caller, if one is given. A call without one writes a summary: it is tried twice at
 /// most, and its failures do not count against the provider.
 ///
 /// # Errors
 /// Returns the last attempt's error, the cancellation, or the journal's error.
-pub async fn call(
-    services: &Services,
-    service: &ModelService,
+pub async fn call<'a>(
+    services: &'a Services,
+    own: &'a ModelService,
     mut request: Request,
     permits: &Permits,
     caller: Option<Caller<'_>>,
     cancel: &CancellationToken,
-) -> Result<Reply, CallError> {
+) -> Result<Answered<'a>, CallError> {
     let mut attempt = 1;
     // The tokens of failed attempts, for a caller whose attempts are not recorded.
     let mut lost = Usage::default();
     let agent = caller.map(|caller| &caller.context.agent);
     let expected = caller.map_or_else(|| tokens(&request), |caller| caller.expected_tokens);
+    let source = caller.and_then(|caller| caller.source);
     let since = gateway::first_attempt(services);
+    let mut using = match source {
+        Some(_) => fallback::first(services, own, expected),
+        None => Use::force(own),
+    };
+    let original = source.map(|source| (source, request.clone()));
+    if let Some((source, original)) = original.as_ref().filter(|_| !using.is_of(own)) {
+        request = source.request(using.service, original);
+    }
     // The calls that the provider had taken when this one began, or was refused last.
-    let mut taken = service.taken();
+    let mut taken = using.service.taken();
     loop {
+        let service = using.service;
+        let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
         let wanted = Wanted { since, tokens: tokens(&request) };
-        let attempted = one_attempt(services, service, &request, permits, wanted, cancel, agent);
-        let mut error = match attempted.await? {
-            Ok(reply) if lost == Usage::default() => return Ok(reply),
+        let turn = Turn { request: &request, permits, wanted, cancel, agent };
+        let attempted = match one_attempt(services, &mut using, has_next, turn).await? {
+            Attempt::Ended(attempted) => attempted,
+            Attempt::GivenUp => {
+                let other = fallback::next(services, own, service, expected);
+                if let Some((other, (source, original))) = other.zip(original.as_ref()) {
+                    request = source.request(other.service, original);
+                    (taken, attempt, using) = (other.service.taken(), 1, other);
+                }
+                continue;
+            }
+        };
+        let mut error = match attempted {
             Ok(reply) => {
-                let usage = reply.usage.or_expected(expected).0 + lost;
-                return Ok(Reply { usage, ..reply });
+                using.is_well();
+                let usage = match lost == Usage::default() {
+                    true => reply.usage,
+                    false => reply.usage.or_expected(expected).0 + lost,
+                };
+                return Ok(Answered { reply: Reply { usage, ..reply }, by: service });
             }
             Err(error) => error,
         };
@@ -121,7 +167,12 @@ pub async fn call(
         error.usage.iter_mut().for_each(|usage| **usage = usage.or_expected(expected).0);
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
+        let other = match has_next && using.is_due(&error, attempt) {
+            true => fallback::next(services, own, service, expected),
+            false => None,
+        };
         let next = match next(&error, service, attempt, &request) {
+            _ if let Some(other) = other => Next::Other(other),
             // A quota is waited for, however often its end is tried in vain.
             _ if caller.is_some() && waits_for_quota(&error, service) => {
                 Next::QuotaClosed(error.retry_after.unwrap_or(service.retry.max_interval))
@@ -140,13 +191,16 @@ pub async fn call(
             }
             next => next,
         };
-        let pause = match next {
-            Next::GiveUp => None,
-            Next::Again(pause) | Next::Parked(pause) | Next::QuotaClosed(pause) => Some(pause),
-            Next::Smaller(_) | Next::Plain => Some(Duration::ZERO),
+        let then = match &next {
+            Next::GiveUp => Then::Nothing,
+            Next::Again(pause) | Next::Parked(pause) | Next::QuotaClosed(pause) => {
+                Then::Again(*pause)
+            }
+            Next::Smaller(_) | Next::Plain => Then::Again(Duration::ZERO),
+            Next::Other(other) => Then::Other(&other.service.spec.name),
         };
         let record = match caller {
-            Some(caller) => record(caller, service, attempt, &error, pause).await?,
+            Some(caller) => record(caller, service, attempt, &error, then).await?,
             None => {
                 lost += error.usage.as_deref().copied().unwrap_or_default();
                 None
@@ -166,9 +220,28 @@ pub async fn call(
             Next::Parked(_) => {}
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
             Next::Plain => request.context = ContextWork::Nothing,
+            Next::Other(other) => {
+                service.health.give_up();
+                let (model, instead) = (&service.spec.name, &other.service.spec.name);
+                tracing::warn!(%model, %instead, %error, "the model is given up for now");
+                if let Some((source, original)) = &original {
+                    request = source.request(other.service, original);
+                }
+                (taken, attempt, using) = (other.service.taken(), 1, other);
+                continue;
+            }
         }
         attempt += 1;
     }
+}
+
+/// What follows after a failed attempt, for its record.
+#[derive(Clone, Copy)]
+enum Then<'a> {
+    Nothing,
+    Again(Duration),
+    /// Another model is called at once.
+    Other(&'a Name),
 }
 
 /// Returns an estimate of the tokens of a request, its reply included.
@@ -226,7 +299,7 @@ pub(super) fn broken(
     };
     // The reply has the tokens.
     let error = ModelError { usage: None, ..error.clone() };
-    failed(turn, service, attempt, &error, pause)
+    failed(turn, service, attempt, &error, pause.map_or(Then::Nothing, Then::Again))
 }
 
 async fn record(
@@ -234,9 +307,9 @@ async fn record(
     service: &ModelService,
     attempt: u32,
     error: &ModelError,
-    pause: Option<Duration>,
+    then: Then<'_>,
 ) -> Result<Option<SharedRecord>, JournalError> {
-    let failed = failed(caller.turn, service, attempt, error, pause);
+    let failed = failed(caller.turn, service, attempt, error, then);
     Ok(caller.context.record([failed]).await?.pop())
 }
 
@@ -245,8 +318,13 @@ fn failed(
     service: &ModelService,
     attempt: u32,
     error: &ModelError,
-    pause: Option<Duration>,
+    then: Then<'_>,
 ) -> ModelFailed {
+    let (pause, next_model) = match then {
+        Then::Nothing => (None, None),
+        Then::Again(pause) => (Some(pause), None),
+        Then::Other(name) => (Some(Duration::ZERO), Some(name.clone())),
+    };
     let (context_tokens, window_tokens) = error.class.context();
     let spec = &service.spec;
     let spent = error.usage.as_deref().map(|usage| Spent {
@@ -259,30 +337,41 @@ fn failed(
         attempt,
         failure: Failure::new(error.class.kind(), error.message.as_str()),
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+        next_model,
         context_tokens,
         window_tokens,
         spent,
     }
 }
 
+/// The request of an attempt, and who makes it.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    request: &'a Request,
+    permits: &'a Permits,
+    wanted: Wanted,
+    cancel: &'a CancellationToken,
+    agent: Option<&'a AgentId>,
+}
+
 async fn one_attempt(
     services: &Services,
-    service: &ModelService,
-    request: &Request,
-    permits: &Permits,
-    wanted: Wanted,
-    cancel: &CancellationToken,
-    agent: Option<&AgentId>,
-) -> Result<Result<Reply, ModelError>, CallError> {
+    using: &mut Use<'_>,
+    has_next: bool,
+    turn: Turn<'_>,
+) -> Result<Attempt, CallError> {
+    let Turn { request, permits, wanted, cancel, agent } = turn;
+    let service = using.service;
     let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
     // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
     let permit = tokio::select! {
         () = cancel.cancelled() => return Err(CallError::Cancelled),
         permit = acquire => permit,
+        () = using.given_up(), if has_next => return Ok(Attempt::GivenUp),
     };
     let Some(permit) = permit else {
         let message = "the provider has no gateway";
-        return Ok(Err(ModelError::new(ErrorClass::Connection, message)));
+        return Ok(Attempt::Ended(Err(ModelError::new(ErrorClass::Connection, message))));
     };
     let secrets = &services.secrets;
     let mut live = LiveRedactor::new(secrets);
@@ -330,9 +419,11 @@ async fn one_attempt(
     }
     permit.finish(match end_of(&result) {
         CallEnd::Failed | CallEnd::Overloaded if agent.is_none() => CallEnd::Abandoned,
+        // Nobody waits for the quota if another model is called.
+        CallEnd::QuotaExhausted { .. } if has_next => CallEnd::Abandoned,
         end => end,
     });
-    Ok(result)
+    Ok(Attempt::Ended(result))
 }
 
 /// Returns what the end of a call means for the other calls to the provider.
@@ -358,7 +449,12 @@ fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
     }
 }
 
-fn next(error: &ModelError, service: &ModelService, attempt: u32, request: &Request) -> Next {
+fn next<'a>(
+    error: &ModelError,
+    service: &ModelService,
+    attempt: u32,
+    request: &Request,
+) -> Next<'a> {
     if let ErrorClass::ContextPlusOutput { input: Some(input), limit: Some(limit) } = error.class {
         let room = limit.saturating_sub(input);
         if (LEAST_OUTPUT_TOKENS..request.max_output_tokens).contains(&room) {

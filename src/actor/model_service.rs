@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::health::Health;
 use super::known_capabilities::KnownCapabilities;
 use crate::model::Model;
 use crate::policy::RetryPolicy;
@@ -24,6 +25,8 @@ pub struct ModelService {
     pub waits_for_quota: bool,
     /// Number of calls that the provider has taken.
     taken: AtomicU64,
+    /// Whether the model was given up for its fallbacks.
+    pub(super) health: Health,
 }
 
 impl ModelService {
@@ -32,7 +35,17 @@ impl ModelService {
     pub fn new(spec: ModelSpec, model: Arc<dyn Model>, retry: RetryPolicy) -> Self {
         let known_capabilities = KnownCapabilities::default();
         let (shares_pauses, waits_for_quota, taken) = (true, true, AtomicU64::new(0));
-        Self { spec, model, retry, known_capabilities, shares_pauses, waits_for_quota, taken }
+        let health = Health::new(spec.fallback_cooldown);
+        Self {
+            spec,
+            model,
+            retry,
+            known_capabilities,
+            shares_pauses,
+            waits_for_quota,
+            taken,
+            health,
+        }
     }
 
     /// Counts a call that the provider has taken.

@@ -69,7 +69,9 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
         let of_provider = raw.providers.values().find(|(entry, _)| entry.name == provider.as_str());
         let for_hour = of_provider.is_some_and(|(_, raw)| *raw.cache_ttl == CacheTime::OneHour);
         let write_factor = if for_hour { HOUR_WRITE_FACTOR } else { CACHE_WRITE_FACTOR };
-        all.models.insert(name.clone(), spec(name, provider, model, write_factor, problems));
+        let fallbacks = fallbacks(setting, &name, model);
+        let spec = spec(name.clone(), provider, model, write_factor, problems);
+        all.models.insert(name, ModelSpec { fallbacks, ..spec });
     }
     for name in &sources.custom_models {
         let bare = || {
@@ -77,6 +79,25 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
             spec(name, provider, &Model::default(), CACHE_WRITE_FACTOR, problems)
         };
         all.models.entry(name.clone()).or_insert_with(bare);
+    }
+    all
+}
+
+/// Returns the models that stand in for a model.
+fn fallbacks(setting: Setting<'_>, name: &Name, model: &Model) -> Vec<Name> {
+    let mut all: Vec<Name> = Vec::new();
+    for Item { value, at } in model.fallbacks.iter() {
+        setting.raw.models.must_have("unknown_model", value, &at.value, setting.problems);
+        let Ok(other) = Name::new(value) else { continue };
+        if other == *name || all.contains(&other) {
+            let message = match other == *name {
+                true => format!("model `{name}` is a fallback of itself"),
+                false => format!("`{other}` is a fallback of model `{name}` twice"),
+            };
+            setting.problems.error("bad_value", &at.value, message, "leave it out");
+            continue;
+        }
+        all.push(other);
     }
     all
 }
@@ -115,6 +136,8 @@ fn spec(
         thinking: thinking.0,
         thinking_mode: thinking.1,
         capabilities: capabilities(&raw.capabilities, problems),
+        fallbacks: Vec::new(),
+        fallback_cooldown: *raw.fallback_cooldown,
         extra_body: extra_body(&raw.extra_body, problems),
     }
 }

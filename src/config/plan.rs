@@ -34,17 +34,19 @@ pub(super) fn entry(setting: Setting<'_>) -> Vec<Name> {
     all
 }
 
-/// Returns the models of the agents that the plan can start, and that of the compactor. The plan is
+/// Returns the models of the agents that the plan can start, those that stand in for them, and that of the
+/// compactor. The plan is
 /// the targets with their dependencies, else `entry` with its dependencies, else all tasks.
 pub(super) fn models_in_use(
+    setting: Setting<'_>,
     tasks: &[TaskSpec],
     agents: &BTreeMap<Name, AgentSpec>,
     compaction: &CompactionSpec,
     entry: &[Name],
-    targets: &[String],
+    models: &BTreeMap<Name, ModelSpec>,
 ) -> BTreeSet<Name> {
     let by_name: BTreeMap<&str, &TaskSpec> = tasks.iter().map(|t| (t.name.as_str(), t)).collect();
-    let mut open: Vec<&str> = match (targets, entry) {
+    let mut open: Vec<&str> = match (setting.sources.targets.as_slice(), entry) {
         ([], []) => by_name.keys().copied().collect(),
         ([], entry) => entry.iter().map(Name::as_str).collect(),
         (targets, _) => targets.iter().map(String::as_str).collect(),
@@ -65,6 +67,10 @@ pub(super) fn models_in_use(
     if !used.is_empty() && compaction.preset.name != "off" {
         used.extend(compaction.model.clone());
     }
+    // Those that stand in are called without a question, so they need their keys and prices too.
+    let stand_ins = used.iter().filter_map(|name| models.get(name)).flat_map(|m| &m.fallbacks);
+    let stand_ins: Vec<Name> = stand_ins.cloned().collect();
+    used.extend(stand_ins);
     used
 }
 

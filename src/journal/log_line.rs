@@ -180,6 +180,9 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
                 e.attempt, e.failure.kind
             )?;
             match e.retry_in_ms {
+                _ if let Some(model) = &e.next_model => {
+                    write!(out, "; model `{model}` is called instead")
+                }
                 Some(pause) => write!(out, "; next attempt in {}", duration(pause)),
                 None => Ok(()),
             }
@@ -470,6 +473,7 @@ mod tests {
             attempt: 2,
             failure,
             retry_in_ms: Some(2000),
+            next_model: None,
             context_tokens: None,
             window_tokens: None,
             spent: None,

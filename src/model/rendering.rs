@@ -15,6 +15,11 @@ use crate::model::{Model, Piece};
 pub struct Pieces(Vec<Piece>);
 
 impl Pieces {
+    /// Takes the messages of a checked view, rendered for another model.
+    pub(crate) fn of(pieces: Vec<Piece>) -> Self {
+        Self(pieces)
+    }
+
     /// Returns the first `count` pieces. A checked view stays valid if it is cut between two
     /// exchanges.
     #[must_use]

@@ -64,6 +64,8 @@ struct VisibleModel<'a> {
     thinking_mode: Option<ThinkingMode>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extra_body: Option<&'a Json>,
+    #[serde(skip_serializing_if = "<[Name]>::is_empty")]
+    fallbacks: &'a [Name],
 }
 
 impl<'a> Content<'a> {
@@ -157,6 +159,7 @@ impl<'a> VisibleModel<'a> {
             seed: spec.seed,
             thinking_mode: spec.thinking_mode,
             extra_body: spec.extra_body.as_ref(),
+            fallbacks: &spec.fallbacks,
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::context::{ClearedResult, CompactionFailed, CompactionFinished, Contex
 use crate::id::{AgentId, CallKey, RunId};
 use crate::message::{Block, Message, ResultContent, Role, StopReason, ToolCall, ToolResult};
 use crate::message::{Usage, UsageSource};
-use crate::spec::Price;
 use crate::spec::capability::Declared;
+use crate::spec::{Price, fallback_cooldown};
 use crate::turn::{
     AgentSpawned, Effect, ModelFailed, ModelRequested, ModelResponded, Program, ResultSource,
     ToolFinished, ToolIntended, ToolStatus, TurnStarted,
@@ -40,6 +40,8 @@ fn model(context_window: u64, thinking: Thinking) -> ModelSpec {
         price: Some(Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 }),
         thinking,
         thinking_mode: None,
+        fallbacks: Vec::new(),
+        fallback_cooldown: fallback_cooldown(),
         capabilities: Declared::default(),
         extra_body: None,
     }
@@ -319,6 +321,7 @@ impl Play {
                 attempt: 1,
                 failure: crate::failure::Failure::new(FailureKind::ContextOverflow, "too long"),
                 retry_in_ms: None,
+                next_model: None,
                 context_tokens: None,
                 window_tokens: None,
                 spent: None,

@@ -195,6 +195,7 @@ mod tests {
                         attempt,
                         failure,
                         retry_in_ms,
+                        next_model: None,
                         context_tokens,
                         window_tokens,
                         spent,

@@ -374,8 +374,13 @@ pub(crate) struct Ended {
 
 impl Ended {
     pub(crate) async fn of(run: Run) -> Self {
+        Self::within(SOON, run).await
+    }
+
+    /// Waits for the end so long at most, in a test whose time is paused.
+    pub(crate) async fn within(deadline: Duration, run: Run) -> Self {
         let dir = run.dir().clone();
-        let end = tokio::time::timeout(SOON, run.wait()).await.expect("the run ends");
+        let end = tokio::time::timeout(deadline, run.wait()).await.expect("the run ends");
         let records = records(&dir);
         Self { end, dir, records, _root: None }
     }

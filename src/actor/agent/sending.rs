@@ -8,6 +8,7 @@ use ractor::ActorRef;
 use super::{Agent, State};
 use crate::actor::agent_steps::{self, ModelTurn};
 use crate::actor::briefing::Briefing;
+use crate::actor::fallback::Source;
 use crate::actor::mail::AgentMsg;
 use crate::context::measure::Doubt;
 use crate::context::provider::server::ContextWork;
@@ -52,6 +53,21 @@ impl Talk {
                 head
             }
         }
+    }
+
+    /// Returns what a request is rendered from, if it may be rendered for another model.
+    fn source(&self, outgoing: &Outgoing) -> Option<Source> {
+        let Briefing { model, system, tools, tool_names, .. } = &*self.briefing;
+        if model.spec.fallbacks.is_empty() {
+            return None;
+        }
+        let sendable = outgoing.check(tool_names).ok()?;
+        Some(Source {
+            system: system.clone(),
+            context: outgoing.view.system().unwrap_or_default().to_owned(),
+            tools: tools.clone(),
+            messages: sendable.messages().map(|message| message.json()).collect(),
+        })
     }
 
     /// Makes the request that sends a view, behind this front.
@@ -100,6 +116,7 @@ impl Agent {
                 return self.finish(myself, state, outcome);
             }
         };
+        let source = talk.source(&outgoing);
         let briefing = talk.briefing.clone();
         let announcement = sending.prepare.map(|due| self.prepare(myself, state, due));
         let call = ModelTurn {
@@ -114,6 +131,7 @@ impl Agent {
             announced: state.machine.announced().cloned(),
             hand_over: sending.hand_over,
             breaks: state.machine.breaks(),
+            source,
         };
         let context = self.context(state);
         self.start(myself, state, agent_steps::call_model(context, call));

@@ -277,7 +277,7 @@ impl Writing<'_> {
         let call =
             model_call::call(self.services, self.service, request, self.permits, None, &cancel);
         match within(deadline, call).await? {
-            Ok(reply) => Ok(reply),
+            Ok(answered) => Ok(answered.reply),
             Err(CallError::Journal(error)) => Err(SummaryError::Journal(error).into()),
             Err(CallError::Cancelled) => Err(SummaryError::Gone.into()),
             Err(CallError::Model { error, lost, .. }) => {

@@ -133,6 +133,7 @@ impl Story {
             attempt: 6,
             failure,
             retry_in_ms: Some(retry_in_ms),
+            next_model: None,
             context_tokens: None,
             window_tokens: None,
             spent: None,

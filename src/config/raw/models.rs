@@ -8,14 +8,14 @@ use serde_json::Value as Json;
 
 use crate::admission::OnQuota;
 use crate::config::shape::kinds::{
-    COUNT, FILE, HEADERS, KEY_FILE, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
+    COUNT, FILE, HEADERS, KEY_FILE, MODELS, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
     words_of,
 };
-use crate::config::shape::{Kind, ListOr, Named, Read, Section, sections, words};
+use crate::config::shape::{Kind, List, ListOr, Named, Read, Section, sections, words};
 use crate::config::tree::Places;
 use crate::model::openai::MaxTokensField;
-use crate::spec::Thinking;
 use crate::spec::capability::Capability;
+use crate::spec::{Thinking, fallback_cooldown};
 
 words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota }
 
@@ -205,10 +205,12 @@ sections! {
         extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict";
         /// The prices of the model's tokens. A limit in money needs them.
         cost_per_mtok: Prices, Prices::KIND => "unknown", gives "missing_field";
-    }
-    later {
-        /// The models that are tried when this one cannot be called.
-        fallbacks;
+        /// The models that are called when this one cannot be: when its provider fails three times in a row,
+        /// refuses the key or does not know the model, or the quota is used up. They are tried in this order,
+        /// with the same conversation without thinking, if their window holds it.
+        fallbacks: List<String> = Vec::new(), MODELS, gives "bad_value";
+        /// The time after which one call tries a model again that was given up for a fallback.
+        fallback_cooldown: Duration = fallback_cooldown(), Kind::Time;
     }
 
     /// The prices of a model's tokens.

@@ -155,6 +155,7 @@ kinds! {
     VARIABLE = Kind::Text("name of a variable", &["missing_key"]);
     AGENT = Kind::Text("name of an agent", &["unknown_agent"]);
     MODEL = Kind::Text("name of a model", &["unknown_model"]);
+    MODELS = Kind::List(&MODEL);
     PROVIDER = Kind::Text("name of a provider", &["unknown_provider"]);
     SECRET = Kind::Text("name of a secret", &["unknown_secret"]);
     TASKS = Kind::List(&Kind::Text("name of a task", &["unknown_task"]));

@@ -31,6 +31,11 @@ pub(super) struct ReasoningIn<'a> {
     pub(super) extra: Option<&'a RawValue>,
 }
 
+/// Returns true if a block of a record holds such reasoning.
+pub(crate) fn is_of(block: &Block) -> bool {
+    Kept::find(std::slice::from_ref(block)).is_some()
+}
+
 /// The block as a record has it.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct Kept {
