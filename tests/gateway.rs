@@ -403,3 +403,18 @@ async fn a_tool_turn_over_both_wires_does_the_same() {
         assert_eq!(second[2].tool_results().next().expect("a result").text(), "hi");
     }
 }
+
+#[tokio::test]
+async fn a_deadline_in_a_pause_names_its_cause() {
+    let provider = Provider::script(vec![Answer::fault(Fault::Overloaded)]).await;
+    let text = graph(&provider, Wire::Anthropic, 8, 1).replace("\"4ms\"", "\"60s\"");
+    let text = text.replace(
+        "retry = { max_attempts = 1 }",
+        "timeout = \"300ms\"\nretry = { max_attempts = 1 }",
+    );
+    let ended = Setup::new().tool(&FakeTool::dump()).run(&text).await;
+    let error = ended.completed().tasks["t1"].error.clone().expect("a failure");
+    assert_eq!(error.kind, FailureKind::Timeout);
+    let told = "attempt 1 took longer than 0.3 s; its model call had failed (overloaded)";
+    assert_eq!(error.message, told);
+}

@@ -11,7 +11,7 @@ use super::timers::Timer;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::plan::TaskState;
-use crate::run_state::RunPhase;
+use crate::run_state::{Doing, RunPhase};
 use crate::turn::Outcome;
 
 /// Time that an agent has to stop its step and to record its end on a slow disk, in addition to the
@@ -113,7 +113,13 @@ impl RunMachine {
             return;
         };
         let limit = self.time_limit(place).unwrap_or_default();
-        let message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
+        let mut message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
+        if let Some(Doing::Retrying(pause)) =
+            self.state.agents().get(&agent).map(|status| &status.doing)
+        {
+            // Attempts to come are told by their failures only: the last one may be in progress.
+            message.push_str(&format!("; its model call had failed ({})", pause.kind));
+        }
         let failure = Failure::new(FailureKind::Timeout, message);
         self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
     }
