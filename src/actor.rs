@@ -48,3 +48,4 @@ pub mod supervisor;
 pub mod tool_context;
 mod tool_run;
 pub mod transcript_writer;
+mod warm_up;

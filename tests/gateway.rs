@@ -418,3 +418,32 @@ async fn a_deadline_in_a_pause_names_its_cause() {
     let told = "attempt 1 took longer than 0.3 s; its model call had failed (overloaded)";
     assert_eq!(error.message, told);
 }
+
+/// Siblings with a long prompt of their definition, at these prices.
+fn siblings(provider: &Provider, prices: &str) -> String {
+    let text = graph(provider, Wire::Anthropic, 8, 6)
+        .replace("[agents.worker]", &format!("{prices}\n[agents.worker]"));
+    text.replace("\"Work.\"", &format!("\"{}\"", "Work with great care. ".repeat(400)))
+}
+
+#[tokio::test]
+async fn of_siblings_with_one_prefix_the_first_goes_ahead() {
+    const READING: Duration = Duration::from_millis(300);
+    let prices = "cost_per_mtok = { input = 3.0, output = 15.0, cache_read = 0.3 }";
+    let answers = |first: Answer| vec![first, Answer::text("ok")];
+    // The provider reads the prompt before its first word; a stream's head comes at once.
+    let slow = Answer::text("ok").after(READING);
+    for (prices, first, waits) in [(prices, slow.clone(), true), ("", slow, false)] {
+        let provider = Provider::script(answers(first)).await;
+        let ended = Setup::new().tool(&FakeTool::dump()).run(&siblings(&provider, prices)).await;
+        assert_eq!(ended.completed().status, RunStatus::Completed);
+        let at: Vec<_> = provider.requests().iter().map(|asked| asked.at).collect();
+        let early = at.iter().filter(|at| **at - provider.requests()[0].at < READING).count();
+        assert_eq!(early, if waits { 1 } else { 6 }, "{prices}");
+    }
+    // If the first brings nothing, another goes ahead.
+    let provider = Provider::script(answers(Answer::fault(Fault::BadKey))).await;
+    let ended = Setup::new().tool(&FakeTool::dump()).run(&siblings(&provider, prices)).await;
+    let failed = (1..=6).filter(|task| ended.task(&format!("t{task}")).0 == "failed").count();
+    assert_eq!((failed, provider.count()), (1, 6));
+}

@@ -126,7 +126,12 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         let _ = durable.send(());
     }
 
-    let caller = Caller { context: &context, turn, expected_tokens, source: source.as_ref() };
+    let (prefix, source) = (&briefing.prefix, source.as_ref());
+    let caller = Caller { context: &context, turn, expected_tokens, source, prefix };
+    let ahead = tokio::select! {
+        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
+        ahead = prefix.ready() => ahead,
+    };
     let reply = model_call::call(
         &context.services,
         service,
@@ -136,6 +141,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         &context.cancel,
     )
     .await;
+    drop(ahead);
     let Answered { mut reply, by } = match reply {
         Ok(answered) => answered,
         Err(CallError::Cancelled) => return Err(StepError::Cancelled),

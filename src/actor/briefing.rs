@@ -10,6 +10,7 @@ use std::sync::{Arc, Once};
 use parking_lot::Mutex;
 
 use super::model_service::ModelService;
+use super::warm_up::Prefix;
 use crate::context::layers::preset::Preset;
 use crate::context::measure;
 use crate::id::Name;
@@ -41,6 +42,8 @@ pub struct Briefing {
     pub head: Head,
     /// Estimated tokens of that front.
     pub head_tokens: u64,
+    /// The front as an entry of the provider's cache.
+    pub(super) prefix: Prefix,
     /// Makes the warning that the provider counts far fewer tokens than are sent appear only once.
     pub(super) doubt: Once,
 }
@@ -105,8 +108,9 @@ impl Briefings {
         let tool_names = tools.iter().map(|tool| tool.name.clone()).collect();
         let head_tokens = measure::estimate(&String::from_utf8_lossy(&head.0));
         let (tools, doubt) = (tools.into(), Once::new());
+        let prefix = Prefix::new(head_tokens, model.spec.price.as_ref());
         let briefing =
-            Briefing { spec, model, tools, tool_names, system, head, head_tokens, doubt };
+            Briefing { spec, model, tools, tool_names, system, head, head_tokens, prefix, doubt };
         let briefing = Arc::new(briefing);
         briefings.insert(key, briefing.clone());
         Ok(briefing)

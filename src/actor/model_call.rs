@@ -13,6 +13,7 @@ use super::gateway::{self, Permits, Wanted};
 use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
+use super::warm_up::Prefix;
 use crate::admission::CallEnd;
 use crate::context::Spent;
 use crate::context::provider::server::ContextWork;
@@ -47,6 +48,8 @@ pub struct Caller<'a> {
     pub expected_tokens: u64,
     /// What the request was rendered from, if the model has fallbacks.
     pub source: Option<&'a Source>,
+    /// The front of the request as an entry of the provider's cache.
+    pub prefix: &'a Prefix,
 }
 
 /// A reply, and the model that gave it.
@@ -140,7 +143,8 @@ pub async fn call<'a>(
         let service = using.service;
         let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
         let wanted = Wanted { since, tokens: tokens(&request) };
-        let turn = Turn { request: &request, permits, wanted, cancel, agent };
+        let prefix = caller.map(|caller| caller.prefix).filter(|_| using.is_of(own));
+        let turn = Turn { request: &request, permits, wanted, cancel, agent, prefix };
         let attempted = match one_attempt(services, &mut using, has_next, turn).await? {
             Attempt::Ended(attempted) => attempted,
             Attempt::GivenUp => {
@@ -352,6 +356,7 @@ struct Turn<'a> {
     wanted: Wanted,
     cancel: &'a CancellationToken,
     agent: Option<&'a AgentId>,
+    prefix: Option<&'a Prefix>,
 }
 
 async fn one_attempt(
@@ -360,7 +365,7 @@ async fn one_attempt(
     has_next: bool,
     turn: Turn<'_>,
 ) -> Result<Attempt, CallError> {
-    let Turn { request, permits, wanted, cancel, agent } = turn;
+    let Turn { request, permits, wanted, cancel, agent, prefix } = turn;
     let service = using.service;
     let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
     // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
@@ -376,11 +381,15 @@ async fn one_attempt(
     let secrets = &services.secrets;
     let mut live = LiveRedactor::new(secrets);
     let mut is_taken = false;
+    // The head of a stream may come before the prompt is read; its first event does not.
+    let mut unread = prefix;
     let mut arrived = |delta: Delta<'_>| {
         if let Delta::Taken(told) = delta {
             is_taken = true;
             service.note_taken();
             permit.taken(told);
+        } else if let Some(prefix) = unread.take() {
+            prefix.begun();
         }
         let Some(agent) = agent else { return };
         let text = match delta {
@@ -404,6 +413,9 @@ async fn one_attempt(
     };
     if result.is_ok() && !is_taken {
         service.note_taken();
+    }
+    if let Some(prefix) = unread.filter(|_| result.is_ok()) {
+        prefix.begun();
     }
     let rest = live.finish();
     if let Some(agent) = agent.filter(|_| !rest.is_empty()) {
