@@ -219,14 +219,8 @@ async fn begin(journal: &JournalHandle, task: &Name) {
 
 fn spawned(parent: Option<AgentId>) -> AgentSpawned {
     let program = Program::Model { agent: name("worker"), prompt: "Go.".into() };
-    AgentSpawned {
-        program,
-        depth: u32::from(parent.is_some()),
-        parent,
-        call: None,
-        lineage: Vec::new(),
-        check: None,
-    }
+    let depth = u32::from(parent.is_some());
+    AgentSpawned { depth, parent, ..AgentSpawned::main(program) }
 }
 
 fn ended() -> AgentEnded {

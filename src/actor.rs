@@ -28,6 +28,7 @@ mod hooks;
 pub mod known_capabilities;
 pub mod lost_calls;
 pub mod mail;
+mod model_attempt;
 pub mod model_call;
 pub mod model_service;
 mod notify;

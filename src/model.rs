@@ -64,6 +64,8 @@ pub struct Request {
     pub context: ContextWork,
     /// True if the model may read the tools but call none of them.
     pub no_calls: bool,
+    /// JSON Schema to which the provider shall hold the answer; left out if the protocol cannot.
+    pub answer_schema: Option<Json>,
 }
 
 /// A reply. It contains only complete blocks.
@@ -292,6 +294,8 @@ pub enum ErrorClass {
     QuotaExhausted,
     /// The provider does not support the work on the context that the request asked for.
     Unsupported(Capability),
+    /// The provider does not hold an answer to the schema that the request has.
+    SchemaRefused,
     /// Any other error: the same request would fail again.
     Fatal,
 }
@@ -321,6 +325,7 @@ impl ErrorClass {
             | Self::Auth
             | Self::QuotaExhausted
             | Self::Unsupported(_)
+            | Self::SchemaRefused
             | Self::Fatal => (None, None),
         }
     }
@@ -340,9 +345,11 @@ impl ErrorClass {
             Self::IdleTimeout => FailureKind::IdleTimeout,
             Self::Auth => FailureKind::Auth,
             Self::QuotaExhausted => FailureKind::Quota,
-            Self::Pairing | Self::ThinkingChanged | Self::Unsupported(_) | Self::Fatal => {
-                FailureKind::InvalidRequest
-            }
+            Self::Pairing
+            | Self::ThinkingChanged
+            | Self::Unsupported(_)
+            | Self::SchemaRefused
+            | Self::Fatal => FailureKind::InvalidRequest,
         }
     }
 }

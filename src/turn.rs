@@ -123,13 +123,17 @@ pub struct AgentSpawned {
     /// The check that it makes of its parent's answer, if it makes one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckPlace>,
+    /// JSON Schema that its answer must fit, for providers that hold the model to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_schema: Option<Json>,
 }
 
 impl AgentSpawned {
     /// Creates the record of a task's own agent.
     #[must_use]
     pub fn main(program: Program) -> Self {
-        Self { program, depth: 0, parent: None, call: None, lineage: Vec::new(), check: None }
+        let (parent, call, check, answer_schema) = Default::default();
+        Self { program, depth: 0, parent, call, lineage: Vec::new(), check, answer_schema }
     }
 }
 

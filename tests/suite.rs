@@ -38,6 +38,7 @@ mod recall;
 mod relief;
 mod resume;
 mod strategies;
+mod structured;
 mod supervision;
 mod support;
 mod survey_script;

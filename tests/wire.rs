@@ -97,6 +97,7 @@ fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Messag
         max_output_tokens: spec.max_output_tokens,
         context: ContextWork::Nothing,
         no_calls: false,
+        answer_schema: None,
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Use<'a> {
     pub(super) service: &'a ModelService,
     admitted: Admitted,
     falls: Falls,
+    is_over: bool,
 }
 
 impl<'a> Use<'a> {
@@ -39,12 +40,13 @@ impl<'a> Use<'a> {
         // Noted before the state is read, so that no fall after it is missed.
         let falls = service.health.falls();
         let admitted = service.health.admit();
-        (admitted != Admitted::No).then_some(Self { service, admitted, falls })
+        (admitted != Admitted::No).then_some(Self { service, admitted, falls, is_over: false })
     }
 
     /// Takes the model, whatever its state.
     pub(super) fn force(service: &'a ModelService) -> Self {
-        Self { service, admitted: Admitted::Freely, falls: service.health.falls() }
+        let (admitted, falls) = (Admitted::Freely, service.health.falls());
+        Self { service, admitted, falls, is_over: false }
     }
 
     /// Returns true if this is the model.
@@ -63,6 +65,17 @@ impl<'a> Use<'a> {
     pub(super) fn is_well(&mut self) {
         self.admitted = Admitted::Freely;
         self.service.health.is_well();
+    }
+
+    /// Gives the model up.
+    pub(super) fn give_up(&mut self) {
+        (self.admitted, self.is_over) = (Admitted::Freely, true);
+        self.service.health.give_up();
+    }
+
+    /// Returns true if this call gave the model up.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
     }
 
     /// Waits until the model is given up while the call waits for a permit.
@@ -152,7 +165,8 @@ pub(super) fn is_due(error: &ModelError, attempt: u32) -> bool {
         | ErrorClass::Pairing
         | ErrorClass::ThinkingChanged
         | ErrorClass::ReplyTooLarge
-        | ErrorClass::Unsupported(_) => false,
+        | ErrorClass::Unsupported(_)
+        | ErrorClass::SchemaRefused => false,
     }
 }
 
@@ -184,6 +198,7 @@ impl Source {
             pieces: Pieces::of(pieces.collect()),
             max_output_tokens: request.max_output_tokens.min(spec.max_output_tokens),
             context: ContextWork::Nothing,
+            answer_schema: request.answer_schema.clone().filter(|_| service.holds_to_schema()),
             ..request.clone()
         }
     }

@@ -10,20 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::fallback::{self, Source, Use};
 use super::gateway::{self, Permits, Wanted};
+use super::model_attempt::{Attempt, Cancelled, Try, one_attempt};
 use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
 use super::warm_up::Prefix;
-use crate::admission::CallEnd;
 use crate::context::Spent;
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
 use crate::failure::{Failure, FailureKind};
-use crate::id::{AgentId, Name};
+use crate::id::Name;
 use crate::journal::JournalError;
-use crate::message::{StopReason, Usage};
-use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
-use crate::redaction::LiveRedactor;
+use crate::message::Usage;
+use crate::model::{ErrorClass, ModelError, Reply, Request};
 use crate::turn::ModelFailed;
 use crate::turn_boundary::LEAST_OUTPUT_TOKENS;
 
@@ -79,6 +78,12 @@ pub enum CallError {
     Journal(JournalError),
 }
 
+impl From<Cancelled> for CallError {
+    fn from(Cancelled: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
 impl From<JournalError> for CallError {
     fn from(error: JournalError) -> Self {
         Self::Journal(error)
@@ -97,15 +102,10 @@ enum Next<'a> {
     Smaller(u64),
     /// Try again at once, without work on the context by the provider.
     Plain,
+    /// Try again at once, without a schema for the answer.
+    WithoutSchema,
     /// Try another model at once.
     Other(Use<'a>),
-}
-
-/// The end of an attempt.
-enum Attempt {
-    Ended(Result<Reply, ModelError>),
-    /// The model was given up while the call waited for a permit.
-    GivenUp,
 }
 
 /// Makes a call, and makes it again as long as the retry policy allows, to a fallback of the model if it
@@ -144,8 +144,8 @@ pub async fn call<'a>(
         let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
         let wanted = Wanted { since, tokens: tokens(&request) };
         let prefix = caller.map(|caller| caller.prefix).filter(|_| using.is_of(own));
-        let turn = Turn { request: &request, permits, wanted, cancel, agent, prefix };
-        let attempted = match one_attempt(services, &mut using, has_next, turn).await? {
+        let one = Try { request: &request, attempt, permits, wanted, cancel, agent, prefix };
+        let attempted = match one_attempt(services, &mut using, has_next, one).await? {
             Attempt::Ended(attempted) => attempted,
             Attempt::GivenUp => {
                 let other = fallback::next(services, own, service, expected);
@@ -171,7 +171,7 @@ pub async fn call<'a>(
         error.usage.iter_mut().for_each(|usage| **usage = usage.or_expected(expected).0);
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
-        let other = match has_next && using.is_due(&error, attempt) {
+        let other = match using.is_over() {
             true => fallback::next(services, own, service, expected),
             false => None,
         };
@@ -200,7 +200,7 @@ pub async fn call<'a>(
             Next::Again(pause) | Next::Parked(pause) | Next::QuotaClosed(pause) => {
                 Then::Again(*pause)
             }
-            Next::Smaller(_) | Next::Plain => Then::Again(Duration::ZERO),
+            Next::Smaller(_) | Next::Plain | Next::WithoutSchema => Then::Again(Duration::ZERO),
             Next::Other(other) => Then::Other(&other.service.spec.name),
         };
         let record = match caller {
@@ -224,10 +224,8 @@ pub async fn call<'a>(
             Next::Parked(_) => {}
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
             Next::Plain => request.context = ContextWork::Nothing,
+            Next::WithoutSchema => request.answer_schema = None,
             Next::Other(other) => {
-                service.health.give_up();
-                let (model, instead) = (&service.spec.name, &other.service.spec.name);
-                tracing::warn!(%model, %instead, %error, "the model is given up for now");
                 if let Some((source, original)) = &original {
                     request = source.request(other.service, original);
                 }
@@ -270,6 +268,10 @@ fn waits_for_quota(error: &ModelError, service: &ModelService) -> bool {
 /// Removes a capability that the provider refused from its known capabilities, so that no later
 /// call asks for it.
 fn note_what_is_missing(error: &ModelError, service: &ModelService) {
+    if error.class == ErrorClass::SchemaRefused && service.set_holds_to_schema(false) {
+        let model = &service.spec.name;
+        tracing::warn!(%model, %error, "the provider holds no answer to this schema: going on without");
+    }
     let ErrorClass::Unsupported(capability) = error.class else { return };
     if service.known_capabilities.lose(capability) {
         let (model, capability) = (&service.spec.name, capability.name());
@@ -348,119 +350,6 @@ fn failed(
     }
 }
 
-/// The request of an attempt, and who makes it.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    request: &'a Request,
-    permits: &'a Permits,
-    wanted: Wanted,
-    cancel: &'a CancellationToken,
-    agent: Option<&'a AgentId>,
-    prefix: Option<&'a Prefix>,
-}
-
-async fn one_attempt(
-    services: &Services,
-    using: &mut Use<'_>,
-    has_next: bool,
-    turn: Turn<'_>,
-) -> Result<Attempt, CallError> {
-    let Turn { request, permits, wanted, cancel, agent, prefix } = turn;
-    let service = using.service;
-    let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
-    // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
-    let permit = tokio::select! {
-        () = cancel.cancelled() => return Err(CallError::Cancelled),
-        permit = acquire => permit,
-        () = using.given_up(), if has_next => return Ok(Attempt::GivenUp),
-    };
-    let Some(permit) = permit else {
-        let message = "the provider has no gateway";
-        return Ok(Attempt::Ended(Err(ModelError::new(ErrorClass::Connection, message))));
-    };
-    let secrets = &services.secrets;
-    let mut live = LiveRedactor::new(secrets);
-    let mut is_taken = false;
-    // The head of a stream may come before the prompt is read; its first event does not.
-    let mut unread = prefix;
-    let mut arrived = |delta: Delta<'_>| {
-        if let Delta::Taken(told) = delta {
-            is_taken = true;
-            service.note_taken();
-            permit.taken(told);
-        } else if let Some(prefix) = unread.take() {
-            prefix.begun();
-        }
-        let Some(agent) = agent else { return };
-        let text = match delta {
-            Delta::Text(text) => live.push(text),
-            Delta::Tool(_) => live.finish(),
-            Delta::Taken(_) | Delta::Alive => String::new(),
-        };
-        if !text.is_empty() {
-            services.watcher.arrived(agent, Delta::Text(&text));
-        }
-        match delta {
-            Delta::Text(_) if text.is_empty() => services.watcher.arrived(agent, Delta::Alive),
-            Delta::Text(_) => {}
-            Delta::Tool(_) | Delta::Alive => services.watcher.arrived(agent, delta),
-            Delta::Taken(_) => {}
-        }
-    };
-    let mut result = tokio::select! {
-        () = cancel.cancelled() => return Err(CallError::Cancelled),
-        result = service.model.call(request.clone(), &mut arrived) => result,
-    };
-    if result.is_ok() && !is_taken {
-        service.note_taken();
-    }
-    if let Some(prefix) = unread.filter(|_| result.is_ok()) {
-        prefix.begun();
-    }
-    let rest = live.finish();
-    if let Some(agent) = agent.filter(|_| !rest.is_empty()) {
-        services.watcher.arrived(agent, Delta::Text(&rest));
-    }
-    // A server knows the key and the headers that it is sent, and may repeat them.
-    match &mut result {
-        Ok(reply) => reply.redact(secrets),
-        Err(error) => secrets.redact(&mut error.message),
-    }
-    if let Some(agent) = agent {
-        services.watcher.ended(agent);
-    }
-    permit.finish(match end_of(&result) {
-        CallEnd::Failed | CallEnd::Overloaded if agent.is_none() => CallEnd::Abandoned,
-        // Nobody waits for the quota if another model is called.
-        CallEnd::QuotaExhausted { .. } if has_next => CallEnd::Abandoned,
-        end => end,
-    });
-    Ok(Attempt::Ended(result))
-}
-
-/// Returns what the end of a call means for the other calls to the provider.
-fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
-    match result {
-        Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => CallEnd::Failed,
-        Ok(Reply { usage, .. }) => {
-            CallEnd::Succeeded { tokens: usage.input + usage.cache_write + usage.output }
-        }
-        Err(error) => match error.class {
-            ErrorClass::RateLimited => CallEnd::RateLimited {
-                retry_after: error.retry_after,
-                reason: error.message.clone(),
-            },
-            ErrorClass::QuotaExhausted => CallEnd::QuotaExhausted {
-                resets_in: error.retry_after,
-                reason: error.message.clone(),
-            },
-            ErrorClass::Overloaded => CallEnd::Overloaded,
-            _ if error.is_retryable() => CallEnd::Failed,
-            _ => CallEnd::Refused,
-        },
-    }
-}
-
 fn next<'a>(
     error: &ModelError,
     service: &ModelService,
@@ -472,6 +361,9 @@ fn next<'a>(
         if (LEAST_OUTPUT_TOKENS..request.max_output_tokens).contains(&room) {
             return Next::Smaller(room);
         }
+    }
+    if error.class == ErrorClass::SchemaRefused && request.answer_schema.is_some() {
+        return Next::WithoutSchema;
     }
     if matches!(error.class, ErrorClass::Unsupported(_))
         && matches!(request.context, ContextWork::Edit(_))

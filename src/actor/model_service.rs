@@ -1,7 +1,7 @@
 //! A model with everything that a call of it needs.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::health::Health;
 use super::known_capabilities::KnownCapabilities;
@@ -23,6 +23,8 @@ pub struct ModelService {
     pub shares_pauses: bool,
     /// True if the gateway makes all calls wait until the quota is reset.
     pub waits_for_quota: bool,
+    /// True if the provider holds an answer to a schema, until it refuses to.
+    holds_to_schema: AtomicBool,
     /// Number of calls that the provider has taken.
     taken: AtomicU64,
     /// Whether the model was given up for its fallbacks.
@@ -43,9 +45,20 @@ impl ModelService {
             known_capabilities,
             shares_pauses,
             waits_for_quota,
+            holds_to_schema: AtomicBool::new(false),
             taken,
             health,
         }
+    }
+
+    /// Returns true if the provider holds an answer to a schema.
+    pub(super) fn holds_to_schema(&self) -> bool {
+        self.holds_to_schema.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the provider holds an answer to a schema; returns what was known before.
+    pub fn set_holds_to_schema(&self, holds: bool) -> bool {
+        self.holds_to_schema.swap(holds, Ordering::Relaxed)
     }
 
     /// Counts a call that the provider has taken.

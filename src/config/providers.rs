@@ -62,6 +62,8 @@ pub struct ProviderSpec {
     pub retry: RetryPolicy,
     /// The differences of a server of kind `openai`.
     pub profile: OpenAiProfile,
+    /// True if the provider is asked to hold answers to their schema.
+    pub holds_to_schema: bool,
     /// True if a server of kind `anthropic` keeps what it caches for an hour.
     pub caches_for_hour: bool,
 }
@@ -194,6 +196,9 @@ fn as_written(
         idle_timeout: raw.idle_timeout.unwrap_or(*setting.raw.defaults.idle_timeout),
         retry: retry.clone(),
         profile,
+        holds_to_schema: raw
+            .structured_output
+            .unwrap_or(service.is_some_and(|service| service.holds_to_schema)),
         caches_for_hour: *raw.cache_ttl == CacheTime::OneHour,
     }
 }

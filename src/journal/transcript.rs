@@ -123,14 +123,7 @@ pub(crate) mod testing {
     pub(crate) fn spawned(prompt: &str) -> Draft {
         let agent = Name::new("helper").expect("a name");
         let program = Program::Model { agent, prompt: prompt.into() };
-        draft(AgentSpawned {
-            program,
-            depth: 1,
-            parent: None,
-            call: None,
-            lineage: Vec::new(),
-            check: None,
-        })
+        draft(AgentSpawned { depth: 1, ..AgentSpawned::main(program) })
     }
 
     pub(crate) fn responded(turn: u32) -> Draft {

@@ -17,7 +17,10 @@ use serde_json::value::RawValue;
 
 use self::assembly::MessageAssembly;
 use crate::message::{Block, Json, Message};
-use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
+use crate::model::http::{
+    Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
+    with_extra,
+};
 use crate::model::openai::reasoning;
 use crate::model::{
     BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
@@ -39,6 +42,8 @@ const MESSAGE_MARKS: usize = 3;
 /// before a mark; its documentation advises a mark every 15.
 const MARK_DISTANCE: usize = 15;
 
+/// The beginning of the field that has the effort and the format of the answer.
+const OUTPUT_CONFIG: &str = r#""output_config":{"#;
 /// Types of blocks that other protocols gave, and this one refuses.
 const FOREIGN: [&str; 2] = [reasoning::TYPE, "reasoning"];
 /// What stands for a message of which nothing can be sent: the roles must alternate.
@@ -117,6 +122,7 @@ impl Anthropic {
         let headers = self.headers(&fields.betas);
         let assembly = MessageAssembly::default();
         let reply = self.transport.exchange(parts, headers, assembly, deltas).await;
+        let reply = reply.map_err(|error| judge_schema(&request, error));
         reply.map_err(|error| match context::needed(&request.context) {
             Some(capability)
                 if error.status == Some(400)
@@ -366,7 +372,23 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
 fn body_parts(request: &Request, cache_for: CacheFor, tail: &str) -> Vec<Bytes> {
     let mut marks = breakpoints(&request.pieces);
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2 * marks.len() + 2);
-    parts.push(request.head.0.clone());
+    // The API takes only schemas whose objects are closed.
+    let schema = request.answer_schema.as_ref();
+    let schema = schema.filter(|schema| is_closed(&schema.to_value(), Optional::Allowed));
+    let format = schema
+        .map(|schema| format!(r#""format":{{"type":"json_schema","schema":{}}}"#, schema.as_str()));
+    // The head may have the object already, with the effort. In a text its quotes would be escaped.
+    let own = format.as_ref().and_then(|_| after(&request.head.0, OUTPUT_CONFIG));
+    match (&format, own) {
+        (Some(format), Some(at)) => {
+            parts.push(request.head.0.slice(..at));
+            parts.push(Bytes::from(format!("{format},")));
+            parts.push(request.head.0.slice(at..));
+        }
+        _ => parts.push(request.head.0.clone()),
+    }
+    let format = format.filter(|_| own.is_none());
+    let format = format.map(|format| format!(",{OUTPUT_CONFIG}{format}}}")).unwrap_or_default();
     for (index, piece) in request.pieces.iter().enumerate() {
         if index > 0 {
             parts.push(Bytes::from_static(b","));
@@ -382,8 +404,14 @@ fn body_parts(request: &Request, cache_for: CacheFor, tail: &str) -> Vec<Bytes> 
     let limit = request.max_output_tokens;
     // The tools stay in the head: the cached prefix has them, and so have the earlier calls.
     let choice = if request.no_calls { r#","tool_choice":{"type":"none"}"# } else { "" };
-    parts.push(Bytes::from(format!(r#"],"max_tokens":{limit}{choice}{tail}}}"#)));
+    parts.push(Bytes::from(format!(r#"],"max_tokens":{limit}{choice}{format}{tail}}}"#)));
     parts
+}
+
+/// Returns the offset after the first occurrence of a text.
+fn after(bytes: &[u8], text: &str) -> Option<usize> {
+    let found = bytes.windows(text.len()).position(|window| window == text.as_bytes());
+    found.map(|at| at + text.len())
 }
 
 /// Returns the places of the marks in the messages, the newest first, as piece and offset: one at

@@ -5,6 +5,7 @@
 
 mod allowance;
 mod answer;
+mod answer_schema;
 mod arguments;
 mod body;
 mod bounds;
@@ -25,6 +26,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
 use self::answer::{Asked, beginning, is_page, refused, with_waits};
+pub(crate) use self::answer_schema::{Optional, is_closed, judge_schema};
 pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};

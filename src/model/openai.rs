@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use self::assembly::ChatAssembly;
 use self::reasoning::{Fields, Kept};
 use crate::message::{Json, Message, Role};
-use crate::model::http::{Endpoint, EndpointError, Transport, sendable_input, with_extra};
+use crate::model::http::{
+    Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
+    with_extra,
+};
 use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
 use crate::spec::ModelSpec;
 use crate::tool::ToolSpec;
@@ -154,8 +157,11 @@ impl Model for OpenAi {
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         let parts = body_parts(&self.profile, &request);
-        let transport = &self.transport;
-        Box::pin(transport.exchange(parts, HeaderMap::new(), ChatAssembly::default(), deltas))
+        Box::pin(async move {
+            let assembly = ChatAssembly::default();
+            let reply = self.transport.exchange(parts, HeaderMap::new(), assembly, deltas).await;
+            reply.map_err(|error| judge_schema(&request, error))
+        })
     }
 }
 
@@ -356,8 +362,20 @@ fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
     }
     let field = profile.max_tokens_field.as_str();
     let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
-    parts.push(Bytes::from(format!(r#"],"{field}":{}{choice}}}"#, request.max_output_tokens)));
+    let format = request.answer_schema.as_ref().map(response_format).unwrap_or_default();
+    let limit = request.max_output_tokens;
+    parts.push(Bytes::from(format!(r#"],"{field}":{limit}{choice}{format}}}"#)));
     parts
+}
+
+/// Renders the field that holds the answer to a schema. The strict form, which no answer can break, takes
+/// only schemas that leave nothing open.
+fn response_format(schema: &Json) -> String {
+    let strict = is_closed(&schema.to_value(), Optional::Refused);
+    format!(
+        r#","response_format":{{"type":"json_schema","json_schema":{{"name":"answer","strict":{strict},"schema":{}}}}}"#,
+        schema.as_str()
+    )
 }
 
 #[cfg(test)]

@@ -113,6 +113,7 @@ mod tests {
             max_output_tokens: 100,
             context: ContextWork::Nothing,
             no_calls: false,
+            answer_schema: None,
         }
     }
 

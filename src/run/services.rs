@@ -86,7 +86,8 @@ impl Prepared {
                     return Err(StartError::Provider { provider: spec.provider.clone(), reason });
                 }
             };
-            known.push((spec.clone(), model, (retry, rules)));
+            let holds = provider.is_some_and(|provider| provider.holds_to_schema);
+            known.push((spec.clone(), model, (retry, rules, holds)));
             let has_gateway =
                 gateways.iter().any(|g: &GatewaySettings| g.provider == spec.provider);
             if !has_gateway {
@@ -204,7 +205,7 @@ enum Use {
 async fn service(
     mut spec: ModelSpec,
     model: Arc<dyn Model>,
-    (retry, rules): (RetryPolicy, Rules),
+    (retry, rules, holds_to_schema): (RetryPolicy, Rules, bool),
     used: Use,
     strategy: &StrategySettings,
 ) -> ModelService {
@@ -233,6 +234,7 @@ async fn service(
     service.known_capabilities = known_capabilities;
     service.shares_pauses = rules.shares_pauses;
     service.waits_for_quota = rules.quota.on != OnQuota::Fail;
+    service.set_holds_to_schema(holds_to_schema);
     service
 }
 

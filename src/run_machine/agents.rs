@@ -146,6 +146,7 @@ impl RunMachine {
             call: Some(call),
             lineage,
             check: None,
+            answer_schema: None,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }

@@ -9,6 +9,7 @@ use super::timers::Timer;
 use crate::event::{Draft, Event};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
+use crate::message::Json;
 use crate::output::Output;
 use crate::plan::{
     Readiness, Standing, TaskCancelled, TaskReady, TaskSkipped, TaskStarted, TaskState,
@@ -225,7 +226,9 @@ impl RunMachine {
         self.take_locks(place);
         self.open.proposed.insert(place);
         let started = self.started(place, attempt, &agent, key);
-        let spawned = AgentSpawned::main(program);
+        let schema = self.spec(place).acceptance.schema.as_ref();
+        let answer_schema = schema.map(|schema| Json::encode(schema.document()));
+        let spawned = AgentSpawned { answer_schema, ..AgentSpawned::main(program) };
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 

@@ -90,6 +90,7 @@ impl Talk {
             max_output_tokens: model.spec.max_output_tokens,
             context,
             no_calls: false,
+            answer_schema: None,
         })
     }
 }
@@ -103,12 +104,16 @@ impl Agent {
     ) {
         let Some(talk) = state.talk.as_mut() else { return };
         let Sending { turn, outgoing, context, .. } = sending;
+        // What is handed over amid the work need not be whole.
+        let schema = state.machine.spawned().answer_schema.clone();
+        let schema = schema.filter(|_| !sending.hand_over);
         let head = talk.head(&outgoing.view);
         let request = match talk.request(self.id.clone(), turn, head, &outgoing, context) {
             Ok(request) => Request {
                 max_output_tokens: sending.max_output_tokens,
                 // Without tools there is nothing to forbid, and providers refuse the field.
                 no_calls: sending.hand_over && !talk.briefing.tools.is_empty(),
+                answer_schema: schema.filter(|_| talk.briefing.model.holds_to_schema()),
                 ..request
             },
             Err(invalid) => {

@@ -254,6 +254,7 @@ impl Writing<'_> {
             max_output_tokens: max_tokens,
             context: ContextWork::Nothing,
             no_calls: false,
+            answer_schema: None,
         };
         let expected = messages.iter().map(|json| estimate(json.as_str())).sum();
         let mut retries = 0;

@@ -87,7 +87,7 @@ impl Story {
         self.happens(Draft::agent(
             task,
             agent,
-            AgentSpawned { program, depth, parent, call: None, lineage: Vec::new(), check: None },
+            AgentSpawned { depth, parent, ..AgentSpawned::main(program) },
         ));
     }
 

@@ -121,6 +121,9 @@ sections! {
         /// The time for which a server of kind `anthropic` keeps what it caches after each use: `5m` or `1h`.
         /// An hour pays for agents that wait for people or long commands; writes cost twice the input then.
         cache_ttl: CacheTime = CacheTime::FiveMinutes, words_of::<CacheTime>(&[]);
+        /// If `true`, the provider is asked to hold the answer of a task with `output_schema` to the schema. A
+        /// provider that refuses the schema is called without; the answer is judged in any case.
+        structured_output: bool, Kind::Truth => "that of the service";
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
         /// The longest time from the start of a request to the first byte of the reply, for which a long

@@ -16,6 +16,8 @@ pub(in crate::config) struct Service {
     /// The variable of the key by the service's own documentation; absent where it needs none.
     pub(in crate::config) key: Option<&'static str>,
     pub(in crate::config) profile: OpenAiProfile,
+    /// True if its models can be held to a schema.
+    pub(in crate::config) holds_to_schema: bool,
 }
 
 /// What most compatible servers accept.
@@ -40,10 +42,12 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
     match name {
         ServiceName::Anthropic => Service {
             wire: Wire::Anthropic,
+            holds_to_schema: true,
             ..public("https://api.anthropic.com", Some("ANTHROPIC_API_KEY"))
         },
         ServiceName::OpenAi => Service {
             profile: OPENAI,
+            holds_to_schema: true,
             ..public("https://api.openai.com/v1", Some("OPENAI_API_KEY"))
         },
         ServiceName::OpenRouter => {
@@ -64,9 +68,12 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
             ..public("https://api.mistral.ai/v1", Some("MISTRAL_API_KEY"))
         },
         ServiceName::Ollama => public("http://127.0.0.1:11434/v1", None),
-        ServiceName::LlamaCpp => public("http://127.0.0.1:8080/v1", None),
+        ServiceName::LlamaCpp => {
+            Service { holds_to_schema: true, ..public("http://127.0.0.1:8080/v1", None) }
+        }
         ServiceName::Azure => Service {
             profile: OpenAiProfile { key_header: KeyHeader::ApiKey, ..OPENAI },
+            holds_to_schema: true,
             ..private("https://RESOURCE.openai.azure.com/openai/v1")
         },
         ServiceName::Vertex => private(
@@ -81,12 +88,13 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
 /// Returns a service with one address for everybody.
 const fn public(base_url: &'static str, key: Option<&'static str>) -> Service {
     let (wire, profile) = (Wire::OpenAi, COMPATIBLE);
-    Service { wire, base_url: Some(base_url), example: base_url, key, profile }
+    let holds_to_schema = false;
+    Service { wire, base_url: Some(base_url), example: base_url, key, profile, holds_to_schema }
 }
 
 /// Returns a service that gives each customer an address.
 const fn private(example: &'static str) -> Service {
-    Service { wire: Wire::OpenAi, base_url: None, example, key: None, profile: COMPATIBLE }
+    Service { base_url: None, example, ..public(example, None) }
 }
 
 #[cfg(test)]
