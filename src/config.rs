@@ -27,7 +27,6 @@ mod json_schema;
 mod keys;
 mod layers;
 mod limits;
-mod literal_keys;
 mod models;
 mod names;
 mod overrides;
@@ -57,6 +56,7 @@ use figment::value::Dict;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
+pub(crate) use self::concern::is_credential;
 pub use self::diagnostic::{Concern, Diagnostic, Diagnostics, Severity};
 pub(crate) use self::excerpt::Excerpt;
 pub use self::json_schema::json_schema;

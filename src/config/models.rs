@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::{Model, Prices};
 use super::shape::{Field, Item, ListOr};
 use super::{Setting, names};
 use crate::id::Name;
+use crate::redaction::key_shapes;
 use crate::spec::capability::{Capability, Declared};
 use crate::spec::{ModelSpec, Price};
 
@@ -62,10 +63,10 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
         // A provider's name that could not be resolved is an error already. The model is kept, so
         // that agents that name the model get no error as well.
         let provider = provider.unwrap_or_else(|| custom.clone());
-        all.models.insert(name.clone(), spec(name, provider, model, problems));
+        all.models.insert(name.clone(), spec(name, provider, model, setting));
     }
     for name in &sources.custom_models {
-        let bare = || spec(name.clone(), custom.clone(), &Model::default(), problems);
+        let bare = || spec(name.clone(), custom.clone(), &Model::default(), setting);
         all.models.entry(name.clone()).or_insert_with(bare);
     }
     all
@@ -76,7 +77,8 @@ fn max_output_tokens(raw: &Model) -> u64 {
     raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
 }
 
-fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSpec {
+fn spec(name: Name, provider: Name, raw: &Model, setting: Setting<'_>) -> ModelSpec {
+    let problems = setting.problems;
     ModelSpec {
         model: raw.model.clone().unwrap_or_else(|| name.to_string()),
         name,
@@ -90,8 +92,25 @@ fn spec(name: Name, provider: Name, raw: &Model, problems: &Problems) -> ModelSp
         price: price(&raw.cost_per_mtok, problems),
         thinking: *raw.thinking,
         capabilities: capabilities(&raw.capabilities, problems),
-        extra_body: extra_body(&raw.extra_body, problems),
+        extra_body: extra_body(&raw.extra_body, setting),
     }
+}
+
+/// Returns the name of the field of a body that holds what looks like a key, and the reason.
+fn key_in(fields: &Map<String, Json>) -> Option<(String, String)> {
+    let nested = |value: &Json| match value {
+        Json::Object(fields) => key_in(fields),
+        Json::Array(items) => items.iter().filter_map(Json::as_object).find_map(key_in),
+        _ => None,
+    };
+    fields.iter().find_map(|(name, value)| {
+        let words = name.replace('_', "-");
+        // A token in a body is mostly one of text.
+        let is_of_text = ["token", "signature"].iter().any(|end| words.ends_with(end));
+        let header = if is_of_text { "" } else { &words };
+        let reason = value.as_str().and_then(|text| key_shapes::reason(header, text));
+        reason.map(|reason| (name.clone(), reason)).or_else(|| nested(value))
+    })
 }
 
 /// Fields of a request that the program writes itself.
@@ -113,7 +132,8 @@ const OWN_FIELDS: [&str; 14] = [
 ];
 
 /// Reads the fields that the program does not know: an object without any that it writes itself.
-fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::message::Json> {
+fn extra_body(raw: &Field<Option<Json>>, setting: Setting<'_>) -> Option<crate::message::Json> {
+    let problems = setting.problems;
     let (value, place) = raw.placed()?;
     let Json::Object(fields) = value else {
         let message = "`extra_body` must be a table of fields";
@@ -128,6 +148,15 @@ fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::m
             message,
             "leave it out; use the model's own key, if it has one",
         );
+    }
+    // A run that recorded such a field must be able to resume.
+    if setting.sources.recorded.is_none()
+        && let Some((name, reason)) = key_in(fields)
+    {
+        problems.hide(place);
+        let message = format!("`{name}` in `extra_body` holds what looks like a key: {reason}");
+        let help = "send it in a header: `headers = { NAME = { env = \"NAME_OF_A_VARIABLE\" } }`";
+        problems.error("literal_key", place, message, help);
     }
     Some(crate::message::Json::encode(value))
 }
