@@ -31,6 +31,7 @@ mod models;
 mod names;
 mod overrides;
 mod plan;
+mod prices;
 mod proposal;
 mod providers;
 mod raw;
@@ -62,6 +63,7 @@ pub(crate) use self::excerpt::Excerpt;
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub(crate) use self::names::suggest;
+pub use self::prices::PriceSource;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub(crate) use self::recorded::as_toml;
 pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
@@ -124,6 +126,8 @@ pub struct Config {
     pub providers: BTreeMap<Name, ProviderSpec>,
     /// The models, by name.
     pub models: BTreeMap<Name, ModelSpec>,
+    /// Where the prices of the models that have one were found.
+    pub price_sources: BTreeMap<Name, PriceSource>,
     /// Names of the models that the tasks to run may call.
     pub models_in_use: BTreeSet<Name>,
     /// The agents, by name.
@@ -447,7 +451,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(&tasks, &agents, &compaction, &entry, &sources.targets);
     let providers = providers::providers(setting, &mut models, &used, &agents);
-    plan::prices(setting, &models.models, &used);
+    prices::check(setting, &models.models, &providers, &used);
     providers::check_capabilities(setting, &models.models, &providers);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
     Config {
@@ -469,6 +473,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         read_only_roots: inputs.read_only_roots,
         providers,
         models: models.models,
+        price_sources: models.price_sources,
         models_in_use: used,
         agents,
         tools,

@@ -5,20 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value as Json};
 
 use super::diagnostic::{NO_HELP, Place, Problems};
-use super::raw::{Model, Prices};
+use super::prices::{self, PriceSource};
+use super::raw::Model;
 use super::shape::{Field, Item, ListOr};
 use super::{Setting, names};
 use crate::id::Name;
 use crate::redaction::key_shapes;
+use crate::spec::ModelSpec;
 use crate::spec::capability::{Capability, Declared};
-use crate::spec::{ModelSpec, Price};
 
 /// Default limit of a reply in tokens: long enough for a report, short enough for every server's
 /// default limit.
 const MAX_OUTPUT_TOKENS: u64 = 8192;
-/// Default price of a cache write relative to input: Anthropic's, the highest of the public
-/// services, so that an estimate is never too low.
-const CACHE_WRITE_FACTOR: f64 = 1.25;
 
 /// Name of the provider of models that an embedding program adds.
 const CUSTOM: &str = "custom";
@@ -29,6 +27,8 @@ pub(super) struct Models {
     pub(super) models: BTreeMap<Name, ModelSpec>,
     /// The models that name no provider, with the places of their names.
     pub(super) homeless: BTreeMap<Name, Place>,
+    /// Where the prices were found, of the models that have one.
+    pub(super) price_sources: BTreeMap<Name, PriceSource>,
 }
 
 /// Turns `[models]` into models; [`providers`](super::providers::providers) finds the provider of a model that names none.
@@ -63,7 +63,11 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
         // A provider's name that could not be resolved is an error already. The model is kept, so
         // that agents that name the model get no error as well.
         let provider = provider.unwrap_or_else(|| custom.clone());
-        all.models.insert(name.clone(), spec(name, provider, model, setting));
+        let price = prices::find(model, setting, window);
+        all.price_sources.extend(price.map(|(_, source)| (name.clone(), source)));
+        let price = price.map(|(price, _)| price);
+        let spec = ModelSpec { price, ..spec(name.clone(), provider, model, setting) };
+        all.models.insert(name, spec);
     }
     for name in &sources.custom_models {
         let bare = || spec(name.clone(), custom.clone(), &Model::default(), setting);
@@ -89,7 +93,7 @@ fn spec(name: Name, provider: Name, raw: &Model, setting: Setting<'_>) -> ModelS
         top_p: *raw.top_p,
         reasoning_effort: raw.reasoning_effort.clone(),
         seed: *raw.seed,
-        price: price(&raw.cost_per_mtok, problems),
+        price: None,
         thinking: *raw.thinking,
         capabilities: capabilities(&raw.capabilities, problems),
         extra_body: extra_body(&raw.extra_body, setting),
@@ -190,25 +194,4 @@ fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
             Declared::default()
         }
     }
-}
-
-fn price(raw: &Field<Option<Prices>>, problems: &Problems) -> Option<Price> {
-    let (prices, at) = raw.as_ref().zip(raw.at())?;
-    for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
-        if !price.is_set() {
-            problems.error(
-                "missing_field",
-                &at.key,
-                format!("`cost_per_mtok` has no `{key}`"),
-                NO_HELP,
-            );
-        }
-    }
-    let (input, output) = prices.input.zip(*prices.output)?;
-    Some(Price {
-        input,
-        output,
-        cache_read: prices.cache_read.unwrap_or(input),
-        cache_write: prices.cache_write.unwrap_or(input * CACHE_WRITE_FACTOR),
-    })
 }

@@ -17,7 +17,7 @@ use crate::model::openai::MaxTokensField;
 use crate::spec::Thinking;
 use crate::spec::capability::Capability;
 
-words! { Wire Thinking ServiceName MaxTokensField OnQuota }
+words! { Wire Thinking ServiceName MaxTokensField OnQuota PriceList }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -37,6 +37,14 @@ impl Read for HeaderValue {
 
 /// The words for the effort of a model's thinking.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+
+/// The list of prices that is used for a model whose own are not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum PriceList {
+    Builtin,
+    None,
+}
 
 /// The known capabilities of a provider: a list, or the word `probe`, by which the provider is
 /// asked.
@@ -174,7 +182,11 @@ sections! {
         /// budget_tokens = 4000 } }` or `{ top_k = 20 }`. They are sent as they are.
         extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict", "literal_key";
         /// The prices of the model's tokens. A limit in money needs them.
-        cost_per_mtok: Prices, Prices::KIND => "unknown", gives "missing_field";
+        cost_per_mtok: Prices, Prices::KIND => "those of `prices`", gives "missing_field";
+        /// The prices of a model without `cost_per_mtok`: `builtin`, those that callsheet knows of models
+        /// by name, with the day on which they were right (`callsheet check` shows it); `none`, its cost
+        /// is not counted.
+        prices: PriceList, words_of::<PriceList>(&[]) => "`prices` of `[defaults]`", gives "unknown_price";
     }
     later {
         /// The models that are tried when this one cannot be called.
