@@ -27,11 +27,11 @@ mod json_schema;
 mod keys;
 mod layers;
 mod limits;
-mod literal_keys;
 mod models;
 mod names;
 mod overrides;
 mod plan;
+mod prices;
 mod proposal;
 mod providers;
 mod raw;
@@ -57,11 +57,13 @@ use figment::value::Dict;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
+pub(crate) use self::concern::is_credential;
 pub use self::diagnostic::{Concern, Diagnostic, Diagnostics, Severity};
 pub(crate) use self::excerpt::Excerpt;
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub(crate) use self::names::suggest;
+pub use self::prices::PriceSource;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub(crate) use self::recorded::as_toml;
 pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
@@ -124,6 +126,8 @@ pub struct Config {
     pub providers: BTreeMap<Name, ProviderSpec>,
     /// The models, by name.
     pub models: BTreeMap<Name, ModelSpec>,
+    /// Where the prices of the models that have one were found.
+    pub price_sources: BTreeMap<Name, PriceSource>,
     /// Names of the models that the tasks to run may call.
     pub models_in_use: BTreeSet<Name>,
     /// The agents, by name.
@@ -266,7 +270,7 @@ pub fn state_dir(sources: &Sources) -> PathBuf {
     let header = Header::read_keys(&tree, &places);
     let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
     let raw = Settings::read_keys(&merged, &places);
-    state_dir_of(&raw, &root(&sources.file), sources)
+    layers::state_dir(&raw, &root(&sources.file), sources)
 }
 
 /// Reads a text file of bounded size, such as a configuration.
@@ -447,7 +451,8 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(setting, &tasks, &agents, &compaction, &entry, &models.models);
     let providers = providers::providers(setting, &mut models, &used, &agents);
-    plan::prices(setting, &models.models, &used);
+    let is_scripted = |model: &ModelSpec| providers::is_scripted(&providers, model);
+    prices::check(setting, &models.models, &used, is_scripted);
     providers::check_capabilities(setting, &models.models, &providers);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
     Config {
@@ -457,7 +462,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         files: BTreeMap::new(),
         file: root.join(sources.file.file_name().unwrap_or_default()),
         root: root.to_path_buf(),
-        state_dir: state_dir_of(raw, root, sources),
+        state_dir: layers::state_dir(raw, root, sources),
         profile: sources.profile.clone(),
         plan: sources.plan.clone(),
         plans: raw.permissions.as_ref().map_or(permission::Verdict::Ask, |rules| *rules.plan),
@@ -469,6 +474,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         read_only_roots: inputs.read_only_roots,
         providers,
         models: models.models,
+        price_sources: models.price_sources,
         models_in_use: used,
         agents,
         tools,
@@ -483,19 +489,6 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         is_partial: false,
         content_hash: String::new(),
     }
-}
-
-/// Returns the directory of runs: that of the flag, of `CALLSHEET_STATE_DIR` or of the file. The
-/// file's path is relative to its own directory, the others to the current directory.
-fn state_dir_of(raw: &Settings, root: &Path, sources: &Sources) -> PathBuf {
-    let here = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-    let dir = &raw.state.dir;
-    // A flag is recognised by the name of the text that its value is written in.
-    if dir.at().is_some_and(|at| at.value.text.name() == "command line") {
-        return here(dir);
-    }
-    let variable = sources.environment.get("CALLSHEET_STATE_DIR").filter(|dir| !dir.is_empty());
-    variable.map_or_else(|| root.join(dir.as_str()), |dir| here(dir))
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! Redaction: replaces keys and other secrets in the output of tools.
 //!
-//! Pure. The result store redacts what is written to it in parts; the caller redacts any other output
+//! Pure. `redaction/address.rs` finds the keys of an address, `redaction/key_shapes.rs` tells texts that
+//! look like keys. The result store redacts what is written to it in parts; the caller redacts any other output
 //! when it arrives, before it is recorded and before a model reads it.
+
+mod address;
+pub(crate) mod key_shapes;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,6 +15,8 @@ use aho_corasick::AhoCorasick;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
+
+pub use self::address::{texts_of_address, without_keys};
 
 /// The shortest text, in bytes, that is treated as a secret. A shorter one would be found by chance
 /// in ordinary text.

@@ -20,6 +20,7 @@ mod hostile_prompt;
 mod hostile_server;
 mod hostile_terminal;
 mod judge;
+mod keys;
 mod mistakes;
 mod own;
 mod proposals;

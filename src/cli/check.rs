@@ -3,10 +3,11 @@
 use super::args;
 use super::locate::Project;
 use super::{complain, mistakes, run, say, say_json, trust};
-use crate::config::{self, Sources};
+use crate::config::{self, Config, PriceSource, Sources};
 use crate::exit::Exit;
 use crate::printable;
 use crate::run::sandbox;
+use crate::spec::ModelSpec;
 
 /// The most things that need trust that are listed.
 const LISTED: usize = 200;
@@ -28,12 +29,13 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             let kept = sandbox::proof(&config);
             let kept = kept.map(|kept| format!("sandbox of commands: {kept}\n"));
             let summary = format!(
-                "{}: {}, {}, {}: no mistakes\n{}",
+                "{}: {}, {}, {}: no mistakes\n{}{}",
                 printable::line(&sources.file.to_string_lossy()),
                 count(config.tasks.len(), "task"),
                 count(config.agents.len(), "agent"),
                 count(config.models.len(), "model"),
                 kept.unwrap_or_default(),
+                builtin_prices(&config),
             );
             let concerns = match trust::is_trusted(&config) {
                 true => Vec::new(),
@@ -72,4 +74,22 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             Exit::Usage
         }
     }
+}
+
+/// Returns a line for each model in use whose price is not the file's, with the price, its day and its
+/// source.
+fn builtin_prices(config: &Config) -> String {
+    let models = config.models_in_use.iter().filter_map(|name| config.models.get(name));
+    let line = |model: &ModelSpec| {
+        let price = model.price?;
+        let PriceSource::Builtin { checked, source } = config.price_sources.get(&model.name)?
+        else {
+            return None;
+        };
+        Some(format!(
+            "prices of model {}: built in, of {checked}: ${} input, ${} output a million tokens ({source})\n",
+            model.name, price.input, price.output
+        ))
+    };
+    models.filter_map(line).collect()
 }

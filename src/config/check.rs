@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use figment::value::{Dict, Value};
 use regex::Regex;
 
-use super::diagnostic::{Code, Diagnostic, NO_HELP, Problems, Severity};
+use super::diagnostic::{Code, NO_HELP, Problems, Severity};
 use super::raw::{File, Header};
 use super::shape::kinds::Form;
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::size::Size;
 use super::tree::{self, Places, Written};
-use super::{duration, foreign, literal_keys, names};
+use super::{duration, foreign, names};
+use crate::redaction::key_shapes;
 
 /// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
@@ -172,7 +173,7 @@ impl<'a> Check<'a> {
         if text.chars().any(|c| !(' '..='~').contains(&c)) {
             let message = format!("the value of the header `{header}` must be printable ASCII");
             self.hide("bad_value", value, message, NO_HELP);
-        } else if let Some(reason) = literal_keys::reason(header, &text)
+        } else if let Some(reason) = key_shapes::reason(header, &text)
             // A run that recorded such a header must be able to resume.
             && self.idle == Severity::Error
         {
@@ -292,10 +293,7 @@ impl<'a> Check<'a> {
     /// Does the same as [`Check::refuse`] for a value that may be a provider's key: the value is
     /// not shown.
     fn hide(&self, code: Code, value: &Value, message: String, help: &str) {
-        if self.problems.is_full() {
-            return;
-        }
-        let found = Diagnostic::error(code, &self.at(value).value, message, help);
-        self.problems.add(found.masked());
+        self.problems.hide(&self.at(value).value);
+        self.refuse(code, value, message, help);
     }
 }

@@ -14,6 +14,7 @@ use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{HeaderValue, KeySource, Provider, Wire, known};
 use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
+use crate::redaction::without_keys;
 use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
 use crate::spec::tool::code_files;
 use crate::tool::bash;
@@ -159,6 +160,7 @@ fn sent_elsewhere(name: &str, key: Key<'_>, address: &str, place: &Place, settin
         Key::File(_) => None,
     };
     let own = own.unwrap_or_default();
+    let address = without_keys(address);
     let text = format!("{what} is sent to `{address}`{own}: it is the key of provider `{name}`");
     setting.problems.concern(place, text);
 }
@@ -198,7 +200,7 @@ fn service(variable: &str) -> Option<&'static str> {
 }
 
 /// Returns true if a variable looks as if it held a credential.
-fn is_credential(name: &str, value: Option<&str>) -> bool {
+pub(crate) fn is_credential(name: &str, value: Option<&str>) -> bool {
     let upper = name.to_ascii_uppercase();
     let by_name = upper.split('_').any(|word| CREDENTIALS.contains(&word))
         || (ENDINGS.iter().any(|end| upper.ends_with(end)) && upper != "PWD" && upper != "OLDPWD");

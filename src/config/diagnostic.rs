@@ -81,28 +81,7 @@ impl Diagnostic {
     pub(crate) fn excerpt(&self) -> Option<Excerpt> {
         Excerpt::of(self.source.inner(), &self.span, self.line)
     }
-
-    /// Hides the text at the place, which may be a secret, behind asterisks.
-    pub(super) fn masked(mut self) -> Self {
-        let text = self.source.inner();
-        if text.len() > MASKED_BYTES {
-            self.source = Arc::new(NamedSource::new(self.source.name(), String::new()));
-            self.span = 0..0;
-            return self;
-        }
-        let hide = |(at, c): (usize, char)| match self.span.contains(&at) && c != '\n' {
-            true => "*".repeat(c.len_utf8()),
-            false => c.to_string(),
-        };
-        let hidden: String = text.char_indices().map(hide).collect();
-        self.source = Arc::new(NamedSource::new(self.source.name(), hidden));
-        self
-    }
 }
-
-/// The largest text in bytes of which a copy is made to mask a place in it: beyond, the place is not
-/// shown.
-const MASKED_BYTES: usize = 64 << 10;
 
 /// The most characters of a message or of advice: names and values in them may be of any length.
 const MESSAGE: usize = 1_000;
@@ -302,6 +281,8 @@ pub(super) struct Problems {
     concerns: RefCell<Vec<Concern>>,
     /// The texts of the concerns.
     concerned: RefCell<HashSet<String>>,
+    /// The places of values that may be keys.
+    hidden: RefCell<Vec<Place>>,
 }
 
 impl Problems {
@@ -345,6 +326,11 @@ impl Problems {
         self.concerns.borrow_mut().push(Concern { text, is_own, found });
     }
 
+    /// Keeps a value that may be a key out of sight, also where another diagnostic shows its line.
+    pub(super) fn hide(&self, place: &Place) {
+        self.hidden.borrow_mut().push(place.clone());
+    }
+
     pub(super) fn add(&self, diagnostic: Diagnostic) {
         let counted = self.counted(diagnostic.severity);
         counted.set(counted.get() + 1);
@@ -382,8 +368,15 @@ impl Problems {
         // Lines are counted once for each text, not for each problem: a file can have as many
         // mistakes as lines, and the work would then grow with the square of its length.
         let mut lines: HashMap<*const NamedSource<String>, Vec<usize>> = HashMap::new();
+        let masked = masked(self.hidden.into_inner());
         let of_concerns = concerns.iter_mut().map(|concern| &mut concern.found);
-        for found in all.iter_mut().chain(of_concerns).filter(|found| found.line == 0) {
+        for found in all.iter_mut().chain(of_concerns) {
+            if let Some(masked) = masked.get(&Arc::as_ptr(&found.source)) {
+                found.source = Arc::clone(masked);
+            }
+            if found.line > 0 {
+                continue;
+            }
             let starts = lines.entry(Arc::as_ptr(&found.source));
             let starts = starts.or_insert_with(|| line_starts(found.source.inner()));
             let line = starts.partition_point(|start| *start <= found.span.start);
@@ -407,6 +400,29 @@ impl Problems {
         }
         Settled { has_errors: self.errors.get() > 0, found: all, concerns }
     }
+}
+
+/// Returns the texts with hidden places, by the text that they replace, with asterisks in these places.
+fn masked(hidden: Vec<Place>) -> HashMap<*const NamedSource<String>, Text> {
+    let mut spans: HashMap<_, (Text, Vec<Range<usize>>)> = HashMap::new();
+    for Place { text, span, .. } in hidden {
+        let of_text = spans.entry(Arc::as_ptr(&text)).or_insert((text, Vec::new()));
+        of_text.1.push(span);
+    }
+    let mask = |(text, mut spans): (Text, Vec<Range<usize>>)| {
+        spans.sort_unstable_by_key(|span| span.start);
+        let (mut masked, mut done) = (String::new(), 0);
+        for span in spans {
+            let start = span.start.max(done);
+            let hidden = text.inner().get(start..span.end).unwrap_or_default();
+            masked.push_str(text.inner().get(done..start).unwrap_or_default());
+            masked.extend(hidden.bytes().map(|byte| if byte == b'\n' { '\n' } else { '*' }));
+            done = start + hidden.len();
+        }
+        masked.push_str(text.inner().get(done..).unwrap_or_default());
+        Arc::new(NamedSource::new(text.name(), masked))
+    };
+    spans.into_iter().map(|(of, spans)| (of, mask(spans))).collect()
 }
 
 /// What was found in a configuration.
@@ -480,9 +496,19 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_place_is_not_shown() {
-        let place = Place::new(&text("key = 'secret'\n"), 6..14);
-        let d = Diagnostic::error("c", &place, "m", NO_HELP).masked();
-        assert_eq!(d.source.inner(), "key = ********\n");
+    fn a_hidden_place_is_shown_by_no_diagnostic() {
+        let text = text("key = 's\u{e9}cret'\nnot = 1\n");
+        let (key, next) = (Place::new(&text, 6..15), Place::new(&text, 16..19));
+        let problems = Problems::default();
+        problems.hide(&key);
+        problems.hide(&key);
+        problems.error("c", &key, "m", NO_HELP);
+        problems.error("d", &next, "m", NO_HELP);
+        problems.concern(&next, "t");
+        let Settled { found, concerns, .. } = problems.settle(&[]);
+        for found in found.iter().chain(concerns.iter().map(|concern| &concern.found)) {
+            assert_eq!(found.source.inner(), "key = *********\nnot = 1\n");
+        }
+        assert_eq!((found[1].line, found[1].column), (2, 1));
     }
 }

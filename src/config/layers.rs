@@ -3,6 +3,8 @@
 //!
 //! figment decides which layer wins; each winning value keeps the place at which it was written.
 
+use std::path::{Path, PathBuf};
+
 use figment::value::{Dict, Map, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
@@ -138,6 +140,19 @@ pub(super) fn flags(sources: &Sources, places: &mut Places) -> Dict {
         places.insert(&mut tree, &path, &name, value);
     }
     tree
+}
+
+/// Returns the directory of runs: that of the flag, of `CALLSHEET_STATE_DIR` or of the file. The
+/// file's path is relative to its own directory, the others to the current directory.
+pub(super) fn state_dir(raw: &Settings, root: &Path, sources: &Sources) -> PathBuf {
+    let here = |path: &str| std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
+    let dir = &raw.state.dir;
+    // A flag is recognised by the name of the text that its value is written in.
+    if dir.at().is_some_and(|at| at.value.text.name() == "command line") {
+        return here(dir);
+    }
+    let variable = sources.environment.get("CALLSHEET_STATE_DIR").filter(|dir| !dir.is_empty());
+    variable.map_or_else(|| root.join(dir.as_str()), |dir| here(dir))
 }
 
 #[cfg(test)]

@@ -2,24 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::diagnostic::{NO_HELP, Place, Problems};
-use super::raw::{CacheTime, Model, Prices};
+use super::prices::{self, PriceSource};
+use super::raw::Model;
 use super::shape::{Field, Item, ListOr};
 use super::{Setting, names};
 use crate::id::Name;
+use crate::redaction::key_shapes;
+use crate::spec::ModelSpec;
 use crate::spec::capability::{Capability, Declared};
-use crate::spec::{ModelSpec, Price, Thinking, ThinkingMode};
+use crate::spec::{Thinking, ThinkingMode};
 
 /// Default limit of a reply in tokens: long enough for a report, short enough for every server's
 /// default limit.
 const MAX_OUTPUT_TOKENS: u64 = 8192;
-/// Default price of a cache write relative to input: Anthropic's, the highest of the public
-/// services, so that an estimate is never too low.
-const CACHE_WRITE_FACTOR: f64 = 1.25;
-/// The same where what is cached is kept for an hour.
-const HOUR_WRITE_FACTOR: f64 = 2.0;
 /// The least budget of thinking in tokens that the Messages API accepts.
 const LEAST_THINKING: u64 = 1024;
 
@@ -32,6 +30,8 @@ pub(super) struct Models {
     pub(super) models: BTreeMap<Name, ModelSpec>,
     /// The models that name no provider, with the places of their names.
     pub(super) homeless: BTreeMap<Name, Place>,
+    /// Where the prices were found, of the models that have one.
+    pub(super) price_sources: BTreeMap<Name, PriceSource>,
 }
 
 /// Turns `[models]` into models; [`providers`](super::providers::providers) finds the provider of a model that names none.
@@ -66,18 +66,15 @@ pub(super) fn models(setting: Setting<'_>) -> Models {
         // A provider's name that could not be resolved is an error already. The model is kept, so
         // that agents that name the model get no error as well.
         let provider = provider.unwrap_or_else(|| custom.clone());
-        let of_provider = raw.providers.values().find(|(entry, _)| entry.name == provider.as_str());
-        let for_hour = of_provider.is_some_and(|(_, raw)| *raw.cache_ttl == CacheTime::OneHour);
-        let write_factor = if for_hour { HOUR_WRITE_FACTOR } else { CACHE_WRITE_FACTOR };
+        let price = prices::find(model, setting, window);
+        all.price_sources.extend(price.map(|(_, source)| (name.clone(), source)));
+        let price = price.map(|(price, _)| price);
         let fallbacks = fallbacks(setting, &name, model);
-        let spec = spec(name.clone(), provider, model, write_factor, problems);
-        all.models.insert(name, ModelSpec { fallbacks, ..spec });
+        let spec = spec(name.clone(), provider, model, setting);
+        all.models.insert(name, ModelSpec { price, fallbacks, ..spec });
     }
     for name in &sources.custom_models {
-        let bare = || {
-            let (name, provider) = (name.clone(), custom.clone());
-            spec(name, provider, &Model::default(), CACHE_WRITE_FACTOR, problems)
-        };
+        let bare = || spec(name.clone(), custom.clone(), &Model::default(), setting);
         all.models.entry(name.clone()).or_insert_with(bare);
     }
     all
@@ -107,13 +104,8 @@ fn max_output_tokens(raw: &Model) -> u64 {
     raw.max_output_tokens.unwrap_or(MAX_OUTPUT_TOKENS.min(*raw.context_window / 2))
 }
 
-fn spec(
-    name: Name,
-    provider: Name,
-    raw: &Model,
-    write_factor: f64,
-    problems: &Problems,
-) -> ModelSpec {
+fn spec(name: Name, provider: Name, raw: &Model, setting: Setting<'_>) -> ModelSpec {
+    let problems = setting.problems;
     let thinking = thinking(raw, problems);
     if let Some((Json::Object(fields), place)) = raw.extra_body.placed()
         && thinking.1.is_some()
@@ -132,14 +124,31 @@ fn spec(
         top_p: *raw.top_p,
         reasoning_effort: raw.reasoning_effort.clone(),
         seed: *raw.seed,
-        price: price(&raw.cost_per_mtok, write_factor, problems),
+        price: None,
         thinking: thinking.0,
         thinking_mode: thinking.1,
         capabilities: capabilities(&raw.capabilities, problems),
         fallbacks: Vec::new(),
         fallback_cooldown: *raw.fallback_cooldown,
-        extra_body: extra_body(&raw.extra_body, problems),
+        extra_body: extra_body(&raw.extra_body, setting),
     }
+}
+
+/// Returns the name of the field of a body that holds what looks like a key, and the reason.
+fn key_in(fields: &Map<String, Json>) -> Option<(String, String)> {
+    let nested = |value: &Json| match value {
+        Json::Object(fields) => key_in(fields),
+        Json::Array(items) => items.iter().filter_map(Json::as_object).find_map(key_in),
+        _ => None,
+    };
+    fields.iter().find_map(|(name, value)| {
+        let words = name.replace('_', "-");
+        // A token in a body is mostly one of text.
+        let is_of_text = ["token", "signature"].iter().any(|end| words.ends_with(end));
+        let header = if is_of_text { "" } else { &words };
+        let reason = value.as_str().and_then(|text| key_shapes::reason(header, text));
+        reason.map(|reason| (name.clone(), reason)).or_else(|| nested(value))
+    })
 }
 
 /// Fields of a request that the program writes itself.
@@ -162,7 +171,8 @@ const OWN_FIELDS: [&str; 15] = [
 ];
 
 /// Reads the fields that the program does not know: an object without any that it writes itself.
-fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::message::Json> {
+fn extra_body(raw: &Field<Option<Json>>, setting: Setting<'_>) -> Option<crate::message::Json> {
+    let problems = setting.problems;
     let (value, place) = raw.placed()?;
     let Json::Object(fields) = value else {
         let message = "`extra_body` must be a table of fields";
@@ -177,6 +187,15 @@ fn extra_body(raw: &Field<Option<Json>>, problems: &Problems) -> Option<crate::m
             message,
             "leave it out; use the model's own key, if it has one",
         );
+    }
+    // A run that recorded such a field must be able to resume.
+    if setting.sources.recorded.is_none()
+        && let Some((name, reason)) = key_in(fields)
+    {
+        problems.hide(place);
+        let message = format!("`{name}` in `extra_body` holds what looks like a key: {reason}");
+        let help = "send it in a header: `headers = { NAME = { env = \"NAME_OF_A_VARIABLE\" } }`";
+        problems.error("literal_key", place, message, help);
     }
     Some(crate::message::Json::encode(value))
 }
@@ -279,25 +298,4 @@ fn capabilities(raw: &Field<Option<ListOr>>, problems: &Problems) -> Declared {
             Declared::default()
         }
     }
-}
-
-fn price(raw: &Field<Option<Prices>>, write_factor: f64, problems: &Problems) -> Option<Price> {
-    let (prices, at) = raw.as_ref().zip(raw.at())?;
-    for (key, price) in [("input", &prices.input), ("output", &prices.output)] {
-        if !price.is_set() {
-            problems.error(
-                "missing_field",
-                &at.key,
-                format!("`cost_per_mtok` has no `{key}`"),
-                NO_HELP,
-            );
-        }
-    }
-    let (input, output) = prices.input.zip(*prices.output)?;
-    Some(Price {
-        input,
-        output,
-        cache_read: prices.cache_read.unwrap_or(input),
-        cache_write: prices.cache_write.unwrap_or(input * write_factor),
-    })
 }

@@ -97,21 +97,3 @@ pub(super) fn team<'a>(
     }
     found
 }
-
-/// Reports models without a price if there is a limit in money, which needs the price of every
-/// model.
-pub(super) fn prices(
-    setting: Setting<'_>,
-    models: &BTreeMap<Name, ModelSpec>,
-    used: &BTreeSet<Name>,
-) {
-    let raw = setting.raw;
-    let ceiling = raw.budget.as_ref().and_then(|budget| budget.max_cost_usd.at());
-    let Some(ceiling) = ceiling else { return };
-    for name in used.iter().filter(|name| models.get(*name).is_some_and(|m| m.price.is_none())) {
-        let place = raw.models.get(name.as_str()).map_or(&ceiling.key, |entry| &entry.at.key);
-        let message = format!("`max_cost_usd` is set, but model `{name}` has no price");
-        let help = format!("add [models.{name}.cost_per_mtok]");
-        setting.problems.error("missing_price", place, message, help);
-    }
-}

@@ -1,10 +1,11 @@
 //! Builds the providers: protocols, addresses, keys and limits; gives each model one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::diagnostic::{NO_HELP, Place, Problems};
+use super::diagnostic::{Giver, NO_HELP, Place, Problems};
 use super::keys::{self, NoKey, Secret};
 use super::models::Models;
 use super::raw::{CacheTime, HeaderValue, Provider, RateLimit, Wire, known};
@@ -15,6 +16,7 @@ use crate::id::Name;
 use crate::model::http::is_loopback;
 use crate::model::openai::OpenAiProfile;
 use crate::policy::RetryPolicy;
+use crate::redaction::without_keys;
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// The protocol that a provider speaks.
@@ -32,7 +34,7 @@ pub enum ProviderKind {
 }
 
 /// A provider in the form that the program needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ProviderSpec {
     /// The provider's name in the configuration, or `anthropic` or `openai` when no model names
     /// one.
@@ -66,6 +68,21 @@ pub struct ProviderSpec {
     pub holds_to_schema: bool,
     /// True if a server of kind `anthropic` keeps what it caches for an hour.
     pub caches_for_hour: bool,
+}
+
+impl fmt::Debug for ProviderSpec {
+    /// Leaves out the keys that the address may hold. Secrets print as `***`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderSpec")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("base_url", &without_keys(&self.base_url))
+            .field("key", &self.key)
+            .field("headers", &self.headers)
+            .field("secret_headers", &self.secret_headers)
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The public services in the order in which they are tried for a model without a provider: name,
@@ -257,7 +274,7 @@ fn provider(
         keys::check_source("api_key", key, at, setting);
     }
     let wire = wire(&name, entry, raw, problems)?;
-    check_address(raw, wire, problems);
+    check_address(setting, raw, wire);
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
@@ -309,11 +326,24 @@ fn secret_headers(
     all
 }
 
-fn check_address(raw: &Provider, wire: Wire, problems: &Problems) {
+fn check_address(setting: Setting<'_>, raw: &Provider, wire: Wire) {
     let Some((text, place)) = raw.base_url.placed() else { return };
+    let problems = setting.problems;
+    let told = without_keys(text);
+    if told != *text {
+        problems.hide(place);
+        // A run that recorded such an address must be able to resume. Variables of providers are not
+        // recorded.
+        if place.giver() != Giver::Person && setting.sources.recorded.is_none() {
+            let message = format!("the address `{told}` holds a key");
+            let help = "leave it out and set `api_key` or `headers`, or give the whole address by the \
+                        variable CALLSHEET_PROVIDERS__NAME__BASE_URL";
+            problems.error("literal_key", place, message, help);
+        }
+    }
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/') || rest.contains(' ')) {
-        let message = format!("`{text}` is not an address");
+        let message = format!("`{told}` is not an address");
         let help = "write it like `https://api.example.com/v1`";
         return problems.error("bad_value", place, message, help);
     }
@@ -326,11 +356,12 @@ fn check_address(raw: &Provider, wire: Wire, problems: &Problems) {
         None
     };
     if let Some((why, help)) = odd {
-        problems.warning("odd_base_url", place, format!("`{text}`: {why}"), help);
+        problems.warning("odd_base_url", place, format!("`{told}`: {why}"), help);
     }
-    let authority = rest.unwrap_or_default().split('/').next().unwrap_or_default();
+    let authority = rest.unwrap_or_default().split(['/', '?']).next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
     let is_here = is_loopback(text) || authority.ends_with(".localhost");
-    let sends_key = raw.api_key.is_set() || raw.headers.values().next().is_some();
+    let sends_key = raw.api_key.is_set() || raw.headers.values().next().is_some() || told != *text;
     if text.starts_with("http://") && !is_here && sends_key {
         let message = format!("the key is sent to `{authority}` without encryption");
         problems.warning("plain_http", place, message, "use `https://`");
@@ -363,6 +394,12 @@ fn key(
     let Some(variable) = variable else { return Ok(None) };
     let help = "set it, or say with `api_key` where the key is found";
     keys::of_variable(setting.sources, variable, &entry.at.key, help)
+}
+
+/// Returns true if the replies of a model come from no provider.
+pub(super) fn is_scripted(providers: &BTreeMap<Name, ProviderSpec>, model: &ModelSpec) -> bool {
+    let provider = providers.get(&model.provider).map(|provider| &provider.kind);
+    matches!(provider, Some(ProviderKind::Scripted { .. }) | None)
 }
 
 /// Reports `capabilities` of a model whose provider's protocol has none.

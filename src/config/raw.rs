@@ -32,7 +32,7 @@ use serde_json::Value as Json;
 pub(super) use self::approval::Approval;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{
-    CacheTime, HeaderValue, KeySource, Model, Prices, Provider, RateLimit, Wire,
+    CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
 };
 pub(super) use self::services::known;
 pub(super) use self::tools::{RunHooks, Tool};
@@ -289,6 +289,8 @@ sections! {
         max_turns: u32 = 50, COUNT;
         /// The retries of failed calls to models.
         retry: Retry, Retry::KIND;
+        /// The prices of models that have no `cost_per_mtok`: `builtin` or `none`.
+        prices: PriceList = PriceList::None, words_of::<PriceList>(&[]), gives "unknown_price";
     }
 
     /// The place where runs are stored.

@@ -1379,3 +1379,38 @@ fn the_place_of_runs_can_be_moved() {
     workspace.write("agents.toml", "not toml");
     assert_eq!(state_dir(&workspace.sources()), workspace.root().join(".transcripts"));
 }
+
+#[test]
+fn built_in_prices_are_used_where_they_are_wanted_and_known() {
+    let workspace = Workspace::new();
+    let priced = |model: &str, keys: &str, defaults: &str| {
+        let text = format!(
+            "version = 1\n[defaults]\n{defaults}\n[providers.p]\nkind = 'openai'\n\
+             base_url = 'http://127.0.0.1:9/v1'\n[models.m]\nprovider = 'p'\nmodel = '{model}'\n\
+             {keys}\n[agents.a]\ninstructions = 'x'\nmodel = 'm'\n[tasks.t]\nagent = 'a'\nprompt = 'x'\n"
+        );
+        let config = workspace.good(&text, &workspace.sources());
+        let found = config.warnings.iter().map(|d| format!("{}:{} {}", d.line, d.column, d.code));
+        let price = config.models["m"].price.map(|price| (price.input, price.cache_write));
+        let is_builtin = matches!(
+            config.price_sources.get("m"),
+            Some(PriceSource::Builtin { checked: "2026-10-24", .. })
+        );
+        (price, is_builtin, found.collect::<Vec<_>>().join(" "))
+    };
+    let (builtin, none) = ("prices = 'builtin'", "prices = 'none'");
+    let (sonnet, known) = ("claude-sonnet-4-5-20250929", Some((3.0, 3.75)));
+    let told = |text: &str| text.to_owned();
+    assert_eq!(priced(sonnet, "", ""), (None, false, told("")));
+    assert_eq!(priced(sonnet, builtin, ""), (known, true, told("")));
+    assert_eq!(priced(sonnet, "", builtin), (known, true, told("")));
+    assert_eq!(priced(sonnet, none, builtin), (None, false, told("")));
+    let own = "prices = 'builtin'\ncost_per_mtok = { input = 1.0, output = 2.0 }";
+    assert_eq!(priced(sonnet, own, builtin), (Some((1.0, 1.25)), false, told("")));
+    assert_eq!(priced("other", "", builtin), (None, false, told("3:10 unknown_price")));
+    assert_eq!(priced("other", builtin, ""), (None, false, told("10:10 unknown_price")));
+    // Long requests cost more, and would be counted as if they were short.
+    let long = "context_window = 1_000_000";
+    assert_eq!(priced(sonnet, long, builtin), (None, false, told("3:10 unknown_price")));
+    assert_eq!(priced("gpt-4.1", long, builtin), (Some((2.0, 2.0)), false, told("")));
+}

@@ -36,7 +36,7 @@ use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
 pub(crate) use self::values::{count, is_recordable, lenient, tree, with_extra};
 use crate::model::{Delta, DeltaSink, ErrorClass, ModelError, Reply, sse};
-use crate::redaction::Secrets;
+use crate::redaction::{Secrets, without_keys};
 
 /// The most bytes that are read of a document: a model's description has a few thousand.
 const DOCUMENT_BYTES: usize = 1024 * 1024;
@@ -86,7 +86,7 @@ impl Transport {
         path: &'static str,
         own: &[(&str, String)],
     ) -> Result<Self, EndpointError> {
-        let bad_url = || EndpointError::Url(endpoint.url.clone());
+        let bad_url = || EndpointError::Url(without_keys(&endpoint.url));
         // Some services want a query, as `?api-version=...`: the path goes before it.
         let (base, query) = endpoint.url.trim().split_once('?').unwrap_or((&endpoint.url, ""));
         let base = base.trim().trim_end_matches('/');

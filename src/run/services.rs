@@ -19,7 +19,7 @@ use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::{Services, Watcher};
 use crate::actor::spans;
-use crate::config::{Config, ProviderKind, ProviderSpec};
+use crate::config::{Config, ProviderKind, ProviderSpec, is_credential};
 use crate::context::layers::preset::Preference;
 use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
 use crate::event::PlanExtended;
@@ -34,7 +34,7 @@ use crate::model::openai::OpenAi;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
-use crate::redaction::{Secrets, texts_of_header};
+use crate::redaction::{Secrets, texts_of_address, texts_of_header};
 use crate::run_state::quotas::Quotas;
 use crate::spec::capability::ModelFacts;
 use crate::spec::{AgentSpec, ModelSpec};
@@ -250,14 +250,19 @@ pub(super) fn close_quotas(gateways: &mut [GatewaySettings], quotas: &Quotas) {
     }
 }
 
-/// Returns the secrets that no record may contain: keys, secret headers and the entries of `[secrets]`.
+/// Returns the secrets that no record may contain: keys, also those in addresses, secret headers, the
+/// entries of `[secrets]`, and the variables of commands that look like credentials.
 pub(super) fn redacted(config: &Config) -> Secrets {
     let providers = config.providers.values();
     let headers = providers.clone().flat_map(|provider| provider.secret_headers.values());
     let headers = headers.flat_map(|value| texts_of_header(value.expose()));
     let keys = providers.filter_map(|provider| provider.key.as_ref());
     let keys = keys.chain(config.secrets.values()).map(|key| key.expose().to_owned());
-    Secrets::new(keys.chain(headers))
+    let addresses = config.providers.values();
+    let addresses = addresses.flat_map(|provider| texts_of_address(&provider.base_url));
+    let passed = environment(config).into_iter();
+    let passed = passed.filter(|(name, value)| is_credential(name, Some(value)));
+    Secrets::new(keys.chain(headers).chain(addresses).chain(passed.map(|(_, value)| value)))
 }
 
 /// Returns the program that runs commands for this one, if there is one.

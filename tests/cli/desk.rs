@@ -179,6 +179,11 @@ impl Live {
         Self { child, out, err }
     }
 
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub(super) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();

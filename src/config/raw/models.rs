@@ -17,7 +17,7 @@ use crate::model::openai::MaxTokensField;
 use crate::spec::capability::Capability;
 use crate::spec::{Thinking, fallback_cooldown};
 
-words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota }
+words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota PriceList }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -37,6 +37,14 @@ impl Read for HeaderValue {
 
 /// The words for the effort of a model's thinking.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+
+/// The list of prices that is used for a model whose own are not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::config) enum PriceList {
+    Builtin,
+    None,
+}
 
 /// The known capabilities of a provider: a list, or the word `probe`, by which the provider is
 /// asked.
@@ -96,7 +104,7 @@ sections! {
         /// script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
         /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
-        base_url: String, TEXT => "that of the service", gives "bad_value", "odd_base_url", "plain_http";
+        base_url: String, TEXT => "that of the service", gives "bad_value", "literal_key", "odd_base_url", "plain_http";
         /// The source of the provider's key, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key
         /// itself.
         api_key: KeySource, Kind::Key(KeySource::KEYS)
@@ -205,9 +213,13 @@ sections! {
         capabilities: ListOr, CAPABILITIES => "none", gives "conflict";
         /// Fields of every request that callsheet does not know, like `{ thinking = { type = "enabled",
         /// budget_tokens = 4000 } }` or `{ top_k = 20 }`. They are sent as they are.
-        extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict";
+        extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict", "literal_key";
         /// The prices of the model's tokens. A limit in money needs them.
-        cost_per_mtok: Prices, Prices::KIND => "unknown", gives "missing_field";
+        cost_per_mtok: Prices, Prices::KIND => "those of `prices`", gives "missing_field";
+        /// The prices of a model without `cost_per_mtok`: `builtin`, those that callsheet knows of models
+        /// by name, with the day on which they were right (`callsheet check` shows it); `none`, its cost
+        /// is not counted.
+        prices: PriceList, words_of::<PriceList>(&[]) => "`prices` of `[defaults]`", gives "unknown_price";
         /// The models that are called when this one cannot be: when its provider fails three times in a row,
         /// refuses the key or does not know the model, or the quota is used up. They are tried in this order,
         /// with the same conversation without thinking, if their window holds it.
@@ -359,6 +371,13 @@ mod tests {
         assert_eq!(fields("{ stream = false }").expect_err("a mistake"), [own]);
         let shape = "7:14 bad_value `extra_body` must be a table of fields";
         assert_eq!(fields("7").expect_err("a mistake"), [shape]);
+        let key = "7:14 literal_key `api_key` in `extra_body` holds what looks like a key: headers of \
+                   this name carry keys";
+        assert_eq!(fields("{ x = [{ api_key = 'hush' }] }").expect_err("a mistake"), [key]);
+        let key = "7:14 literal_key `a_token` in `extra_body` holds what looks like a key: keys begin \
+                   with `sk-`";
+        assert_eq!(fields("{ a_token = 'sk-hush-hush-hush' }").expect_err("a mistake"), [key]);
+        assert!(fields("{ eos_token = '<s>' }").is_ok());
     }
 
     #[test]
@@ -441,6 +460,28 @@ mod tests {
         assert_eq!(shown(&provider.headers), ["x-team: platform"]);
         let secret = ["authorization: Bearer hush-2", "x-key: hush-1"];
         assert_eq!(shown(&provider.secret_headers), secret);
+    }
+
+    #[test]
+    fn an_address_holds_no_key_unless_a_variable_gives_it() {
+        let with_key = "https://team:hush-hush@proxy.example/v1";
+        let told = |variables: &[(&str, &str)], address: &str| {
+            let provider = format!("kind = 'openai'\nbase_url = '{address}'");
+            let loaded = with_provider(&provider, "", variables);
+            loaded.map(|config| format!("{:?} {}", config.providers["p"], config.warnings.len()))
+        };
+        let refused =
+            "4:12 literal_key the address `https://[redacted]@proxy.example/v1` holds a key";
+        assert_eq!(told(&[], with_key).expect_err("a mistake"), [refused]);
+        let query = "https://proxy.example/v1?api-version=2024-10-21&api-key=hush-hush";
+        let refused = "4:12 literal_key the address `https://proxy.example/v1?api-version=2024-10-21&\
+                       api-key=[redacted]` holds a key";
+        assert_eq!(told(&[], query).expect_err("a mistake"), [refused]);
+        for address in [with_key, query] {
+            let variable = [("CALLSHEET_PROVIDERS__P__BASE_URL", address)];
+            let shown = told(&variable, "https://proxy.example/v1").expect("no mistake");
+            assert!(shown.contains("[redacted]") && !shown.contains("hush"), "{shown}");
+        }
     }
 
     #[test]

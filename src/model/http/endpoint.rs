@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
-use crate::redaction::{Secrets, texts_of_header};
+use crate::redaction::{Secrets, texts_of_address, texts_of_header, without_keys};
 
 /// A provider's key; never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,12 +83,13 @@ impl Endpoint {
         plain.chain(secret)
     }
 
-    /// Returns what the endpoint sends and nobody else may read: the key and secret headers.
+    /// Returns what the endpoint sends and nobody else may read: the key, secret headers and the keys in
+    /// its address.
     pub(super) fn secrets(&self) -> Secrets {
         let key = self.key.iter().map(|key| key.expose().to_owned());
         let headers = self.secret_headers.iter();
         let headers = headers.flat_map(|(_, value)| texts_of_header(value.expose()));
-        Secrets::new(key.chain(headers))
+        Secrets::new(key.chain(headers).chain(texts_of_address(&self.url)))
     }
 
     /// Returns the endpoint with this key.
@@ -106,7 +107,7 @@ impl fmt::Debug for Endpoint {
         let secret = self.secret_headers.iter().map(|(name, _)| name.as_str());
         let names: Vec<&str> = names.chain(secret).collect();
         f.debug_struct("Endpoint")
-            .field("url", &self.url)
+            .field("url", &without_keys(&self.url))
             .field("headers", &names)
             .field("key", &self.key)
             .finish_non_exhaustive()
@@ -116,7 +117,7 @@ impl fmt::Debug for Endpoint {
 /// The reason why no client can be made for an endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The base URL is not a URL, or not one of http or https.
+    /// The base URL, told without its keys, is not a URL, or not one of http or https.
     #[error("`{0}` is not an http or https URL")]
     Url(String),
     /// A header's name or value cannot be sent; the value is not shown, as it may be secret.

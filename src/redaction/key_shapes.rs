@@ -63,7 +63,7 @@ const SHORTEST_RANDOM: usize = 32;
 const LEAST_BITS: f64 = 4.2;
 
 /// Returns the reason why the value of a header looks like a key; `None` if it does not.
-pub(super) fn reason(header: &str, value: &str) -> Option<String> {
+pub(crate) fn reason(header: &str, value: &str) -> Option<String> {
     let header = header.to_ascii_lowercase();
     let names_a_key = |name: &&str| {
         let rest = header.strip_suffix(*name);
