@@ -60,7 +60,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use self::action::CancelTarget;
-pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Proposal, Refused};
+pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Haste, Proposal, Refused};
 use self::agenda::Agenda;
 pub(crate) use self::open::Left;
 use self::open::Open;
@@ -299,7 +299,7 @@ impl RunMachine {
     /// Stops the run so that it can be resumed.
     pub fn interrupt(&mut self, now: Now, reason: String) {
         self.now = now;
-        self.interrupted(reason);
+        self.interrupted(reason, Haste::Now);
         self.decide();
     }
 

@@ -37,6 +37,7 @@ use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
+use crate::run_machine::Haste;
 use crate::spec::OutputFormat;
 use crate::spec::sandbox::Confinement;
 use crate::tool::process;
@@ -87,6 +88,10 @@ pub struct State {
     /// The task that waits for that summary beside the steps.
     beside: JoinSet<()>,
     cancel: CancellationToken,
+    /// Cancelled when not even a reply that is on its way is waited for.
+    abandon: CancellationToken,
+    /// True if the step under way calls the model.
+    is_calling: bool,
     ending: Option<Ending>,
     /// True if the view was checked and repaired since it was rebuilt from records, which may be of
     /// an older version.
@@ -137,6 +142,8 @@ impl Actor for Agent {
             aheads: 0,
             beside: JoinSet::new(),
             cancel: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+            is_calling: false,
             ending: None,
             looked_over: false,
             span,
@@ -158,7 +165,7 @@ impl Actor for Agent {
             }
             AgentMsg::StepDone { .. } => {}
             AgentMsg::End(outcome) => self.end(&myself, state, Ending::With(outcome)),
-            AgentMsg::Interrupt => self.end(&myself, state, Ending::Interrupted),
+            AgentMsg::Interrupt(haste) => self.interrupt(&myself, state, haste),
             AgentMsg::ChildEnded { call, answer } => {
                 // Nobody waits if the agent was restarted meanwhile: its next step asks again.
                 state.answers.children.answer(&call, answer);
@@ -239,12 +246,24 @@ impl Agent {
         Ok(())
     }
 
+    /// Stops without an outcome, now or once a reply that is on its way has come.
+    fn interrupt(&self, myself: &ActorRef<AgentMsg>, state: &mut State, haste: Haste) {
+        let waits = state.busy && state.is_calling && state.ending.is_none();
+        if haste == Haste::AfterReply && waits {
+            // The supervisor has the patience that the reply needs.
+            state.ending = Some(Ending::Interrupted);
+            return state.cancel.cancel();
+        }
+        self.end(myself, state, Ending::Interrupted);
+    }
+
     fn end(&self, myself: &ActorRef<AgentMsg>, state: &mut State, ending: Ending) {
         if state.ending.is_some() {
             return;
         }
         state.ending = Some(ending);
         state.cancel.cancel();
+        state.abandon.cancel();
         let step = state.step;
         if !state.busy {
             return self.advance(myself, state);
@@ -380,6 +399,7 @@ impl Agent {
             right: self.right.clone(),
             slot_return: SlotReturn::default(),
             cancel: state.cancel.clone(),
+            abandon: state.abandon.clone(),
         }
     }
 
@@ -392,7 +412,7 @@ impl Agent {
         body: impl Future<Output = Result<Vec<SharedRecord>, StepError>> + Send + 'static,
     ) {
         state.step += 1;
-        state.busy = true;
+        (state.busy, state.is_calling) = (true, false);
         let (step, myself) = (state.step, myself.clone());
         let body = body.instrument(state.span.clone());
         // In a `JoinSet` and not by `tokio::spawn`: it is dropped with the state and then aborts

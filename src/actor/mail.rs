@@ -14,7 +14,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
-use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Proposal, Refused};
+use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Haste, Proposal, Refused};
 use crate::run_state::questions::Answered;
 use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
@@ -104,7 +104,7 @@ pub enum AgentMsg {
     /// End with this outcome as soon as the step in progress has ended or was given up.
     End(Outcome),
     /// Stop without an outcome, because the run is to be resumed later.
-    Interrupt,
+    Interrupt(Haste),
     /// A child has ended, or the delegation was refused.
     ChildEnded {
         /// The call that asked for the child.

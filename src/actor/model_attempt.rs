@@ -31,7 +31,10 @@ pub(super) struct Try<'a> {
     pub(super) attempt: u32,
     pub(super) permits: &'a Permits,
     pub(super) wanted: Wanted,
+    /// Ends a wait for a permit.
     pub(super) cancel: &'a CancellationToken,
+    /// Ends a call that was made.
+    pub(super) abandon: &'a CancellationToken,
     pub(super) agent: Option<&'a AgentId>,
     pub(super) prefix: Option<&'a Prefix>,
 }
@@ -43,7 +46,7 @@ pub(super) async fn one_attempt(
     has_next: bool,
     one: Try<'_>,
 ) -> Result<Attempt, Cancelled> {
-    let Try { request, attempt, permits, wanted, cancel, agent, prefix } = one;
+    let Try { request, attempt, permits, wanted, cancel, abandon, agent, prefix } = one;
     let service = using.service;
     let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
     // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
@@ -86,11 +89,15 @@ pub(super) async fn one_attempt(
         }
     };
     let mut result = tokio::select! {
-        () = cancel.cancelled() => return Err(Cancelled),
+        () = abandon.cancelled() => return Err(Cancelled),
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
     if result.is_ok() && !is_taken {
         service.note_taken();
+    }
+    if result.is_err() && is_taken {
+        // It was refused after all: only calls that the provider answers show that it takes some.
+        service.note_refused();
     }
     if let Some(prefix) = unread.filter(|_| result.is_ok()) {
         prefix.begun();

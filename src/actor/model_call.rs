@@ -144,7 +144,9 @@ pub async fn call<'a>(
         let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
         let wanted = Wanted { since, tokens: tokens(&request) };
         let prefix = caller.map(|caller| caller.prefix).filter(|_| using.is_of(own));
-        let one = Try { request: &request, attempt, permits, wanted, cancel, agent, prefix };
+        let abandon = caller.map_or(cancel, |caller| &caller.context.abandon);
+        let one =
+            Try { request: &request, attempt, permits, wanted, cancel, abandon, agent, prefix };
         let attempted = match one_attempt(services, &mut using, has_next, one).await? {
             Attempt::Ended(attempted) => attempted,
             Attempt::GivenUp => {

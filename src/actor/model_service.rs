@@ -66,6 +66,11 @@ impl ModelService {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes back that the provider has taken a call.
+    pub(super) fn note_refused(&self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Returns the number of calls that the provider has taken.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)

@@ -120,6 +120,8 @@ pub struct StepContext {
     pub slot_return: SlotReturn,
     /// Cancelled when the agent must end.
     pub cancel: CancellationToken,
+    /// Cancelled when not even a reply that is on its way is waited for.
+    pub abandon: CancellationToken,
 }
 
 impl StepContext {

@@ -53,7 +53,7 @@ pub enum Action {
     /// they left open are recorded first.
     EndIdle(Vec<(AgentId, Outcome)>),
     /// Asks an agent's actor to stop without an outcome, because the run is to be resumed later.
-    Interrupt(AgentId),
+    Interrupt(AgentId, Haste),
     /// Reports to an agent that it has its slot back.
     GrantSlot(AgentId),
     /// Answers an agent's `delegate` call.
@@ -203,4 +203,13 @@ pub enum CancelTarget {
     Task(Name),
     /// An agent with all agents that work for it.
     Agent(AgentId),
+}
+
+/// When an agent stops that is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// Now, also amid a reply.
+    Now,
+    /// Once the reply that is on its way has come: it is paid for.
+    AfterReply,
 }

@@ -123,7 +123,7 @@ impl Forecast {
             // No agent works in a forecast, so these actions have no receiver.
             Action::Spawn { .. }
             | Action::Kill(_)
-            | Action::Interrupt(_)
+            | Action::Interrupt(..)
             | Action::GrantSlot(_)
             | Action::AnswerDelegation { .. }
             | Action::Define(_)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::action::Haste;
 use super::open::Stage;
 use super::timers::Timer;
 use super::{Action, Finish, RunMachine};
@@ -18,9 +19,13 @@ const DISK_FULL: &str = "disk full: waiting for disk space, then the run continu
 /// reserve for it, so it takes this long only when the reserve is used up too.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The longest time that replies are waited for which are on their way and paid for: the default of a
+/// provider's `request_timeout`.
+const REPLY_PATIENCE: Duration = Duration::from_secs(600);
+
 impl RunMachine {
     /// Stops the run so that it can be resumed: no new work, and a grace for the agents at work.
-    pub(super) fn interrupted(&mut self, reason: String) {
+    pub(super) fn interrupted(&mut self, reason: String, haste: Haste) {
         if self.open.interrupted.is_some() {
             return;
         }
@@ -31,11 +36,14 @@ impl RunMachine {
             self.open.timers.set(self.now.since + patience, Timer::PauseOverdue);
         }
         for agent in self.live() {
-            self.actions.push_back(Action::Interrupt(agent));
+            self.actions.push_back(Action::Interrupt(agent, haste));
         }
         self.end_hook();
-        let at = self.now.since + self.end_grace();
-        self.open.timers.set(at, Timer::InterruptOverdue);
+        let patience = match haste {
+            Haste::Now => self.end_grace(),
+            Haste::AfterReply => self.end_grace() + REPLY_PATIENCE,
+        };
+        self.open.timers.set(self.now.since + patience, Timer::InterruptOverdue);
     }
 
     /// Returns the agents that have an actor and were not killed, sorted by id.

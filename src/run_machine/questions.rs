@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::action::Haste;
 use super::asking::Waiting;
 use super::open::Stage;
 use super::scope;
@@ -286,7 +287,7 @@ impl RunMachine {
         };
         let reason = format!("`{who}` waits for a person: {message}{others}");
         self.open.pause_cause = PauseCause::Person;
-        self.interrupted(reason);
+        self.interrupted(reason, Haste::Now);
         self.pause_when_quiet();
     }
 

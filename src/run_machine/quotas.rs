@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::RunMachine;
+use super::action::Haste;
 use super::timers::Timer;
 use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPaused};
 
@@ -23,9 +24,8 @@ impl RunMachine {
             QuotaWait::Resume => {
                 self.open.pause_cause = PauseCause::Failure;
                 let (provider, reason) = (&parked.provider, &parked.reason);
-                self.interrupted(format!(
-                    "the quota of provider `{provider}` is used up: {reason}"
-                ));
+                let reason = format!("the quota of provider `{provider}` is used up: {reason}");
+                self.interrupted(reason, Haste::AfterReply);
             }
         }
     }

@@ -636,7 +636,7 @@ impl World {
                     let ends = ends.into_iter().map(|(id, outcome)| Pending::End(id, outcome));
                     self.pending.extend(ends);
                 }
-                Action::Interrupt(agent) => {
+                Action::Interrupt(agent, _) => {
                     if self.actors.get(&agent).is_some_and(|actor| !actor.ending) {
                         self.pending.retain(|pending| !is_of(pending, &agent));
                         self.pending.push(Pending::Gone(agent, None));

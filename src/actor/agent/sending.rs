@@ -140,6 +140,7 @@ impl Agent {
         };
         let context = self.context(state);
         self.start(myself, state, agent_steps::call_model(context, call));
+        state.is_calling = true;
     }
 }
 

@@ -71,7 +71,7 @@ impl Supervisor {
                 }
             }
             Action::EndIdle(ends) => self.end_idle(state, ends),
-            Action::Interrupt(agent) => mail(state, &agent, AgentMsg::Interrupt),
+            Action::Interrupt(agent, haste) => mail(state, &agent, AgentMsg::Interrupt(haste)),
             Action::GrantSlot(agent) => mail(state, &agent, AgentMsg::SlotGranted),
             Action::AnswerDelegation { parent, call, answer } => {
                 mail(state, &parent, AgentMsg::ChildEnded { call, answer });
