@@ -7,6 +7,7 @@ pub mod anthropic;
 pub mod http;
 pub mod openai;
 pub mod rendering;
+pub mod responses;
 pub mod script;
 pub mod scripted;
 pub mod sse;

@@ -36,6 +36,7 @@ mod presets;
 mod reasoning;
 mod recall;
 mod relief;
+mod responses;
 mod resume;
 mod strategies;
 mod structured;

@@ -130,7 +130,7 @@ fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
     let public = match (service, *provider.kind) {
         (Some(address), _) => address.to_owned(),
         (None, Some(Wire::Anthropic)) => format!("https://{ANTHROPIC}"),
-        (None, Some(Wire::OpenAi)) => format!("https://{OPENAI}"),
+        (None, Some(Wire::OpenAi | Wire::OpenAiResponses)) => format!("https://{OPENAI}"),
         (None, Some(Wire::Scripted) | None) => return,
     };
     let api_key = provider.api_key.as_ref().zip(provider.api_key.at());

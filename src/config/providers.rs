@@ -11,6 +11,8 @@ use super::models::Models;
 use super::raw::{CacheTime, HeaderValue, Provider, RateLimit, Wire, known};
 use super::shape::Entry;
 use super::{Missing, Setting, names, retry, scripts};
+use serde_json::Value as Json;
+
 use crate::admission::{PerMinute, QuotaRule, Rules};
 use crate::id::Name;
 use crate::model::http::is_loopback;
@@ -26,6 +28,8 @@ pub enum ProviderKind {
     Anthropic,
     /// The OpenAI chat completions API, of any compatible server.
     OpenAi,
+    /// The OpenAI Responses API.
+    OpenAiResponses,
     /// Replies from a script; no network.
     Scripted {
         /// The script file.
@@ -181,7 +185,7 @@ fn as_written(
     let public = match (&service, &kind) {
         (Some(service), _) => service.base_url.unwrap_or_default(),
         (None, ProviderKind::Anthropic) => PUBLIC[0].2,
-        (None, ProviderKind::OpenAi) => PUBLIC[1].2,
+        (None, ProviderKind::OpenAi | ProviderKind::OpenAiResponses) => PUBLIC[1].2,
         (None, ProviderKind::Scripted { .. }) => "",
     };
     let base_url = raw.base_url.as_deref().unwrap_or(public).trim_end_matches('/').to_owned();
@@ -248,16 +252,17 @@ fn wire(name: &Name, entry: &Entry<Provider>, raw: &Provider, problems: &Problem
     }
     if let (Some(service), Some((said, place))) = (&service, raw.kind.placed())
         && *said != service.wire
+        && !(said.is_openai() && service.wire.is_openai())
     {
         let message = format!("provider `{name}` is of another kind than its service");
         problems.error("conflict", place, message, "leave `kind` or `service` out");
     }
     if service.is_none() && !raw.kind.is_set() {
         let message = format!("provider `{name}` has no `kind`");
-        let help = "use one of `anthropic`, `openai` and `scripted`, or name a known `service`";
+        let help = "use one of `anthropic`, `openai`, `openai-responses` and `scripted`, or name a known `service`";
         problems.error("missing_field", &entry.at.key, message, help);
     }
-    service.map(|service| service.wire).or(*raw.kind)
+    (*raw.kind).or(service.map(|service| service.wire))
 }
 
 fn provider(
@@ -278,6 +283,7 @@ fn provider(
     let kind = match wire {
         Wire::Anthropic => ProviderKind::Anthropic,
         Wire::OpenAi => ProviderKind::OpenAi,
+        Wire::OpenAiResponses => ProviderKind::OpenAiResponses,
         Wire::Scripted => {
             ProviderKind::Scripted { script: scripts::script(setting, entry, raw, agents)? }
         }
@@ -379,7 +385,7 @@ fn key(
     let variable = match (raw.service.map(known), wire) {
         (Some(service), _) => service.key,
         (None, Wire::Anthropic) => Some(PUBLIC[0].1),
-        (None, Wire::OpenAi) => Some(PUBLIC[1].1),
+        (None, Wire::OpenAi | Wire::OpenAiResponses) => Some(PUBLIC[1].1),
         (None, Wire::Scripted) => None,
     };
     if wire == Wire::Scripted {
@@ -402,6 +408,10 @@ pub(super) fn is_scripted(providers: &BTreeMap<Name, ProviderSpec>, model: &Mode
     matches!(provider, Some(ProviderKind::Scripted { .. }) | None)
 }
 
+/// Fields that only requests of kind `openai-responses` have of their own.
+const RESPONSES_FIELDS: [&str; 7] =
+    ["include", "input", "instructions", "max_output_tokens", "reasoning", "store", "text"];
+
 /// Reports `capabilities` of a model whose provider's protocol has none.
 pub(super) fn check_capabilities(
     setting: Setting<'_>,
@@ -413,10 +423,18 @@ pub(super) fn check_capabilities(
         let provider = spec.and_then(|model| providers.get(&model.provider));
         let kind = match provider.map(|provider| &provider.kind) {
             Some(ProviderKind::OpenAi) => "openai",
+            Some(ProviderKind::OpenAiResponses) => "openai-responses",
             Some(ProviderKind::Scripted { .. }) => "scripted",
             Some(ProviderKind::Anthropic) | None => continue,
         };
         let of = format!("the provider of model `{name}` is of kind `{kind}`");
+        if let Some((Json::Object(fields), place)) = model.extra_body.placed()
+            && kind == "openai-responses"
+            && let Some(own) = RESPONSES_FIELDS.iter().find(|own| fields.contains_key(**own))
+        {
+            let message = format!("`extra_body` has `{own}`, and {of}, which writes it itself");
+            setting.problems.error("conflict", place, message, "leave it out");
+        }
         if let Some(at) = model.capabilities.at() {
             let message = format!("{of}, which has none");
             setting.problems.error("conflict", &at.key, message, "leave `capabilities` out");

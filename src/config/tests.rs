@@ -324,7 +324,7 @@ fn what_is_documented_but_not_built() {
         (
             "[providers.r]\nkind = 'replay'\n",
             &["15:8 not_built `providers.r.kind = \"replay\"` is not available in this version | \
-             available: `anthropic`, `openai` and `scripted`"],
+             available: `anthropic`, `openai`, `openai-responses` and `scripted`"],
         ),
         (
             "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
 use self::reasoning::{Fields, Kept};
-use crate::message::{Json, Message, Role};
+use crate::message::{Json, Message, Role, ToolResult};
 use crate::model::http::{
     Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
     with_extra,
@@ -96,6 +96,11 @@ impl Default for OpenAiProfile {
 }
 
 impl OpenAiProfile {
+    /// Returns the header with the key, if there is one.
+    pub(super) fn key_of(&self, endpoint: &Endpoint) -> Option<(&'static str, String)> {
+        endpoint.key.as_ref().map(|key| self.key_header.of(key.expose()))
+    }
+
     /// Returns the profile of OpenAI's own service if the URL names it, else the default.
     #[must_use]
     pub fn for_url(url: &str) -> Self {
@@ -125,8 +130,7 @@ impl OpenAi {
     /// # Errors
     /// Returns an error if the endpoint's URL or headers cannot be used.
     pub fn new(endpoint: Endpoint, profile: OpenAiProfile) -> Result<Self, EndpointError> {
-        let key = endpoint.key.as_ref().map(|key| profile.key_header.of(key.expose()));
-        let own: Vec<_> = key.into_iter().collect();
+        let own: Vec<_> = profile.key_of(&endpoint).into_iter().collect();
         let transport = Transport::new(endpoint, "/chat/completions", &own)?;
         Ok(Self { transport, profile })
     }
@@ -156,7 +160,7 @@ impl Model for OpenAi {
         request: Request,
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let parts = body_parts(&self.profile, &request);
+        let parts = joined(&request, &tail(&self.profile, &request));
         Box::pin(async move {
             let assembly = ChatAssembly::default();
             let reply = self.transport.exchange(parts, HeaderMap::new(), assembly, deltas).await;
@@ -255,7 +259,7 @@ struct CalledOut<'a> {
 }
 
 /// Renders everything before the messages, and the system messages. The head ends in `[` if there
-/// are no system messages, so that `body_parts` knows whether a comma is needed.
+/// are no system messages, so that `joined` knows whether a comma is needed.
 fn render_head(
     profile: &OpenAiProfile,
     spec: &ModelSpec,
@@ -286,7 +290,7 @@ fn render_head(
 }
 
 /// Returns a key that requests of one prefix share. It says nothing about what the prefix holds.
-fn cache_key(prefix: &Json) -> String {
+pub(super) fn cache_key(prefix: &Json) -> String {
     let hash = blake3::hash(prefix.as_str().as_bytes()).to_hex();
     format!("callsheet-{}", &hash[..CACHE_KEY_DIGITS])
 }
@@ -329,15 +333,21 @@ fn render_assistant(message: &Message, kept: Kept) -> String {
     Json::encode(&out).as_str().to_owned()
 }
 
+/// Returns the text of a result, which says if it is that of a failure.
+pub(super) fn error_text(result: &ToolResult) -> String {
+    let mut text = result.text();
+    if result.is_error && !text.starts_with(ERROR_PREFIX) {
+        text.insert_str(0, ERROR_PREFIX);
+    }
+    text
+}
+
 /// Renders the tool results before the text, because each must directly follow the assistant
 /// message whose call it answers.
 fn render_user(message: &Message) -> String {
     let mut rendered = Vec::new();
     for result in message.tool_results() {
-        let mut text = result.text();
-        if result.is_error && !text.starts_with(ERROR_PREFIX) {
-            text.insert_str(0, ERROR_PREFIX);
-        }
+        let text = error_text(result);
         let id = Some(result.tool_use_id.as_str());
         let out = MessageOut { tool_call_id: id, ..MessageOut::text("tool", &text) };
         rendered.push(Json::encode(&out));
@@ -349,8 +359,17 @@ fn render_user(message: &Message) -> String {
     rendered.iter().map(Json::as_str).collect::<Vec<_>>().join(",")
 }
 
+/// Returns the fields after the messages.
+fn tail(profile: &OpenAiProfile, request: &Request) -> String {
+    let field = profile.max_tokens_field.as_str();
+    let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
+    let format = request.answer_schema.as_ref().map(response_format).unwrap_or_default();
+    let limit = request.max_output_tokens;
+    format!(r#","{field}":{limit}{choice}{format}"#)
+}
+
 /// Returns the parts of the request body: head, messages joined by commas, and tail.
-fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
+pub(super) fn joined(request: &Request, tail: &str) -> Vec<Bytes> {
     let mut parts = Vec::with_capacity(2 * request.pieces.len() + 2);
     parts.push(request.head.0.clone());
     let mut is_first = request.head.0.ends_with(b"[");
@@ -360,11 +379,7 @@ fn body_parts(profile: &OpenAiProfile, request: &Request) -> Vec<Bytes> {
         }
         parts.push(piece.bytes.clone());
     }
-    let field = profile.max_tokens_field.as_str();
-    let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
-    let format = request.answer_schema.as_ref().map(response_format).unwrap_or_default();
-    let limit = request.max_output_tokens;
-    parts.push(Bytes::from(format!(r#"],"{field}":{limit}{choice}{format}}}"#)));
+    parts.push(Bytes::from(format!("]{tail}}}")));
     parts
 }
 

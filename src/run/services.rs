@@ -31,6 +31,7 @@ use crate::model::Model;
 use crate::model::anthropic::{Anthropic, CacheFor};
 use crate::model::http::{Endpoint, Key};
 use crate::model::openai::OpenAi;
+use crate::model::responses::Responses;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
@@ -321,6 +322,9 @@ fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
         }
         ProviderKind::OpenAi => Arc::new(
             OpenAi::new(endpoint(), spec.profile).map_err(|error| failed(error.to_string()))?,
+        ),
+        ProviderKind::OpenAiResponses => Arc::new(
+            Responses::new(endpoint(), spec.profile).map_err(|error| failed(error.to_string()))?,
         ),
         ProviderKind::Scripted { script } => {
             let text = std::fs::read_to_string(script);

@@ -134,6 +134,8 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>, connection: usize) {
         let Some(body) = read_body(&mut stream, &mut buffer, head.length).await else { return };
         let wire = match head.path.split('?').next().unwrap_or_default() {
             path if path.ends_with("/v1/messages") => Wire::Anthropic,
+            // The test of the third protocol writes its own streams.
+            path if path.ends_with("/responses") => Wire::OpenAi,
             path if path.ends_with("/chat/completions") => Wire::OpenAi,
             path => {
                 let known = shared.model.lock().clone().filter(|_| path.contains("/v1/models/"));

@@ -70,7 +70,16 @@ pub(in crate::config) enum CacheTime {
 pub(in crate::config) enum Wire {
     Anthropic,
     OpenAi,
+    #[serde(rename = "openai-responses")]
+    OpenAiResponses,
     Scripted,
+}
+
+impl Wire {
+    /// Returns true for the two protocols of OpenAI.
+    pub(in crate::config) fn is_openai(self) -> bool {
+        matches!(self, Self::OpenAi | Self::OpenAiResponses)
+    }
 }
 
 /// A known service as the file names it.
@@ -100,8 +109,8 @@ sections! {
         /// `vertex` and `bedrock` give each customer an address, so `base_url` and `api_key` must be stated.
         service: ServiceName, words_of::<ServiceName>(&[]), gives "conflict";
         /// The protocol of the provider, which must be stated without `service`: `anthropic`, the Messages API;
-        /// `openai`, the chat completions API of any compatible server; `scripted`, replies from a
-        /// script, without a network.
+        /// `openai`, the chat completions API of any compatible server; `openai-responses`, the Responses
+        /// API, whose reasoning is kept over turns; `scripted`, replies from a script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
         /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
         base_url: String, TEXT => "that of the service", gives "bad_value", "literal_key", "odd_base_url", "plain_http";

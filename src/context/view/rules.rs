@@ -113,7 +113,7 @@ impl Kind {
             },
             Block::Other(json) => match kind_word(json).as_ref() {
                 "tool_use" | "tool_result" => Self::Broken,
-                "thinking" | "redacted_thinking" => Self::Thinking,
+                "thinking" | "redacted_thinking" | "reasoning" => Self::Thinking,
                 "compaction" => Self::Compaction,
                 _ => Self::Other,
             },

@@ -1,0 +1,273 @@
+//! The client for OpenAI's Responses API.
+//!
+//! Owns the rendering of requests; `assembly` owns the reading of the stream. The server keeps nothing
+//! (`store` is false): reasoning comes back encrypted, is recorded, and is sent again as it came.
+
+mod assembly;
+
+use bytes::Bytes;
+use reqwest::header::HeaderMap;
+use serde::Serialize;
+
+use self::assembly::ResponseAssembly;
+use crate::message::{Block, Json, Message};
+use crate::model::http::{
+    Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
+    with_extra,
+};
+use crate::model::openai::{OpenAiProfile, cache_key, error_text, joined};
+use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::spec::ModelSpec;
+use crate::tool::ToolSpec;
+
+/// The type of the item that has the model's reasoning.
+const REASONING: &str = "reasoning";
+
+/// What stands for a message of which nothing can be sent: every message needs an item.
+const NO_WORDS: &str = "(no words)";
+
+/// A client for the Responses API.
+#[derive(Debug)]
+pub struct Responses {
+    transport: Transport,
+    profile: OpenAiProfile,
+}
+
+impl Responses {
+    /// Creates a client for the endpoint, whose URL includes `/v1`; `/responses` is appended.
+    ///
+    /// # Errors
+    /// Returns an error if the endpoint's URL or headers cannot be used.
+    pub fn new(endpoint: Endpoint, profile: OpenAiProfile) -> Result<Self, EndpointError> {
+        let own: Vec<_> = profile.key_of(&endpoint).into_iter().collect();
+        Ok(Self { transport: Transport::new(endpoint, "/responses", &own)?, profile })
+    }
+}
+
+impl Model for Responses {
+    fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
+        render_head(&self.profile, spec, system, "", tools)
+    }
+
+    fn head_with_context(
+        &self,
+        spec: &ModelSpec,
+        system: &str,
+        context: &str,
+        tools: &[ToolSpec],
+    ) -> Head {
+        render_head(&self.profile, spec, system, context, tools)
+    }
+
+    fn piece(&self, message: &Json) -> Piece {
+        render_piece(message)
+    }
+
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        let parts = joined(&request, &tail(&request));
+        Box::pin(async move {
+            let assembly = ResponseAssembly::default();
+            let reply = self.transport.exchange(parts, HeaderMap::new(), assembly, deltas).await;
+            reply.map_err(|error| judge_schema(&request, error))
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct HeadOut<'a> {
+    model: &'a str,
+    stream: bool,
+    store: bool,
+    include: [&'a str; 1],
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<ReasoningOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolOut<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReasoningOut<'a> {
+    effort: &'a str,
+}
+
+#[derive(Serialize)]
+struct ToolOut<'a> {
+    r#type: &'a str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Json,
+    strict: bool,
+}
+
+impl<'a> ToolOut<'a> {
+    fn of(tool: &'a ToolSpec) -> Self {
+        let ToolSpec { name, description, input_schema: parameters, .. } = tool;
+        Self { r#type: "function", name: name.as_str(), description, parameters, strict: false }
+    }
+}
+
+/// An item of the input.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ItemOut<'a> {
+    Message { role: &'a str, content: [PartOut<'a>; 1] },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: &'a str },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum PartOut<'a> {
+    InputText { text: &'a str },
+    OutputText { text: &'a str },
+}
+
+impl<'a> ItemOut<'a> {
+    fn said(role: &'a str, text: &'a str) -> Self {
+        let part = match role {
+            "assistant" => PartOut::OutputText { text },
+            _ => PartOut::InputText { text },
+        };
+        Self::Message { role, content: [part] }
+    }
+}
+
+/// Renders everything before the messages. The text that changes comes after the instructions and the
+/// tools, as an item of the developer's.
+fn render_head(
+    profile: &OpenAiProfile,
+    spec: &ModelSpec,
+    system: &str,
+    context: &str,
+    tools: &[ToolSpec],
+) -> Head {
+    let tools: Vec<ToolOut<'_>> = tools.iter().map(ToolOut::of).collect();
+    let prefix = || Json::encode(&(&spec.model, system, &tools));
+    let head = HeadOut {
+        model: &spec.model,
+        stream: true,
+        store: false,
+        include: ["reasoning.encrypted_content"],
+        instructions: system.trim(),
+        temperature: spec.temperature,
+        top_p: spec.top_p,
+        reasoning: spec.reasoning_effort.as_deref().map(|effort| ReasoningOut { effort }),
+        prompt_cache_key: profile.sends_cache_key.then(|| cache_key(&prefix())),
+        tools,
+    };
+    let head = with_extra(&Json::encode(&head), spec.extra_body.as_ref());
+    let open = head.strip_suffix('}').unwrap_or_default();
+    let context = match context.trim().is_empty() {
+        true => String::new(),
+        false => Json::encode(&ItemOut::said("developer", context)).as_str().to_owned(),
+    };
+    Head(Bytes::from(format!(r#"{open},"input":[{context}"#)))
+}
+
+/// Returns the fields after the messages.
+fn tail(request: &Request) -> String {
+    let limit = request.max_output_tokens;
+    let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
+    let format = request.answer_schema.as_ref().map(|schema| {
+        let strict = is_closed(&schema.to_value(), Optional::Refused);
+        let schema = schema.as_str();
+        format!(
+            r#","text":{{"format":{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}}}"#
+        )
+    });
+    format!(r#","max_output_tokens":{limit}{choice}{}"#, format.unwrap_or_default())
+}
+
+/// Renders one message in block form as one or several items, joined by commas. Reasoning of this protocol
+/// is sent as it came; that of others, and blocks of unknown type, are left out.
+fn render_piece(message: &Json) -> Piece {
+    let Ok(message) = message.decode::<Message>() else {
+        return Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 };
+    };
+    let mut items: Vec<String> = Vec::new();
+    // Results come first, because each must follow its call.
+    for result in message.tool_results() {
+        let (call_id, output) = (&result.tool_use_id, &error_text(result));
+        items.push(rendered(&ItemOut::FunctionCallOutput { call_id, output }));
+    }
+    for block in &message.content {
+        match block {
+            Block::Text(text) => items.push(rendered(&ItemOut::said(message.role.as_str(), text))),
+            Block::ToolUse(call) => {
+                let (call_id, name) = (&call.id, &call.name);
+                let arguments = sendable_input(call);
+                let arguments = arguments.as_str();
+                items.push(rendered(&ItemOut::FunctionCall { call_id, name, arguments }));
+            }
+            Block::Other(item) if is_sendable_reasoning(item) => {
+                items.push(item.as_str().to_owned());
+            }
+            Block::ToolResult(_) | Block::Other(_) => {}
+        }
+    }
+    // Reasoning alone is refused: an item of the reply must follow it.
+    let has_words = message.content.iter().any(|block| !matches!(block, Block::Other(_)));
+    if !has_words {
+        items.push(rendered(&ItemOut::said(message.role.as_str(), NO_WORDS)));
+    }
+    let blocks = message.content.len();
+    Piece { bytes: Bytes::from(items.join(",")), mark_at: None, blocks }
+}
+
+fn rendered(item: &ItemOut<'_>) -> String {
+    Json::encode(item).as_str().to_owned()
+}
+
+/// Returns true if a block is reasoning that this API gave and can read again: without its encrypted content
+/// the server would have to know it.
+fn is_sendable_reasoning(item: &Json) -> bool {
+    let item = item.to_value();
+    item["type"] == REASONING && item["encrypted_content"].is_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(message: &str) -> String {
+        let piece = render_piece(&Json::parse(message.to_owned()).expect("JSON"));
+        String::from_utf8(piece.bytes.to_vec()).expect("text")
+    }
+
+    #[test]
+    fn a_message_becomes_items_and_reasoning_goes_back_as_it_came() {
+        let reasoning =
+            r#"{"type":"reasoning","id":"rs_1",  "summary":[],"encrypted_content":"A\/=="}"#;
+        let known = r#"{"type":"reasoning","id":"rs_2","summary":[]}"#;
+        let other = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
+        let call = r#"{"type":"tool_use","id":"c1","name":"f","input":{"a": 1}}"#;
+        let message = format!(
+            r#"{{"role":"assistant","content":[{reasoning},{known},{other},{{"type":"text","text":"so"}},{call}]}}"#
+        );
+        let text = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"so"}]}"#;
+        let call = r#"{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\": 1}"}"#;
+        assert_eq!(piece(&message), [reasoning, text, call].join(","));
+        let words = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"(no words)"}]}"#;
+        let alone = format!(r#"{{"role":"assistant","content":[{reasoning}]}}"#);
+        assert_eq!(piece(&alone), [reasoning, words].join(","));
+    }
+
+    #[test]
+    fn results_come_before_the_text() {
+        let message = r#"{"role":"user","content":[{"type":"text","text":"go on"},{"type":"tool_result","tool_use_id":"c1","content":"no","is_error":true}]}"#;
+        let expected = r#"{"type":"function_call_output","call_id":"c1","output":"Error: no"},{"type":"message","role":"user","content":[{"type":"input_text","text":"go on"}]}"#;
+        assert_eq!(piece(message), expected);
+    }
+}

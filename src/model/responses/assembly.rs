@@ -1,0 +1,650 @@
+//! Builds a reply from the events of a response.
+//!
+//! Owns the items that are being written. The item that an event brings whole replaces what its deltas
+//! brought; a call is complete only then.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::REASONING;
+use crate::context::provider::server::ContextReport;
+use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
+use crate::model::http::{
+    Arguments, Assembly, Bounds, Progress, Refusal, count, is_recordable, lenient, malformed,
+    received_input, shorten, tree,
+};
+use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
+
+/// A response of which the stream is being read.
+#[derive(Debug, Default)]
+pub(super) struct ResponseAssembly {
+    items: BTreeMap<u64, Item>,
+    usage: Option<UsageIn>,
+    end: Option<End>,
+    bounds: Bounds,
+}
+
+/// The end of a response.
+#[derive(Debug)]
+enum End {
+    Completed,
+    /// It was cut, for this reason.
+    Incomplete(String),
+}
+
+/// An item of the output.
+#[derive(Debug)]
+struct Item {
+    part: Part,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+enum Part {
+    Message {
+        text: String,
+        refusal: String,
+    },
+    Call {
+        id: String,
+        name: String,
+        arguments: Arguments,
+    },
+    Reasoning(Option<Json>),
+    /// An item of a tool of the provider, or of a later version: it has no place in a request.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct EventIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(default)]
+    output_index: Option<u64>,
+    #[serde(default, borrow)]
+    item: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    delta: Option<String>,
+    #[serde(default, borrow)]
+    response: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct ItemIn<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    call_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    arguments: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    content: Option<Vec<PartIn>>,
+}
+
+#[derive(Deserialize)]
+struct PartIn {
+    #[serde(default, deserialize_with = "lenient")]
+    text: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    refusal: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseIn<'a> {
+    #[serde(default, deserialize_with = "lenient")]
+    status: Option<String>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "lenient")]
+    incomplete_details: Option<ReasonIn>,
+    #[serde(default, borrow)]
+    output: Option<Vec<&'a RawValue>>,
+    #[serde(default, deserialize_with = "lenient")]
+    usage: Option<UsageIn>,
+}
+
+#[derive(Deserialize)]
+struct ReasonIn {
+    #[serde(default, deserialize_with = "lenient")]
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct UsageIn {
+    #[serde(default, deserialize_with = "count")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    input_tokens_details: Option<DetailsIn>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct DetailsIn {
+    #[serde(default, deserialize_with = "count")]
+    cached_tokens: Option<u64>,
+}
+
+impl Assembly for ResponseAssembly {
+    fn take(
+        &mut self,
+        event: sse::Event<'_>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<Progress, ModelError> {
+        if event.data.trim_ascii() == b"[DONE]" {
+            return Ok(Progress::Done);
+        }
+        let event_in: EventIn<'_> = serde_json::from_slice(event.data).map_err(|error| {
+            Refusal::find_in(event.data).map_or_else(
+                || malformed(format!("the stream cannot be read: {error}")),
+                |refusal| refusal.into_error(200),
+            )
+        })?;
+        match event_in.r#type.as_ref() {
+            "response.output_item.added" => self.begin(&event_in, deltas)?,
+            "response.output_item.done" => self.complete(&event_in, deltas)?,
+            "response.output_text.delta" => self.grow_text(&event_in, deltas)?,
+            "response.refusal.delta" => {
+                let delta = event_in.delta.unwrap_or_default();
+                self.bounds.content(delta.len())?;
+                if let Part::Message { refusal, .. } = self.message(event_in.output_index)? {
+                    refusal.push_str(&delta);
+                }
+                deltas(Delta::Alive);
+            }
+            "response.function_call_arguments.delta" => {
+                let delta = event_in.delta.unwrap_or_default();
+                self.bounds.content(delta.len())?;
+                let item = event_in.output_index.and_then(|index| self.items.get_mut(&index));
+                let Some(Item { part: Part::Call { arguments, .. }, is_done: false }) = item else {
+                    return Err(malformed("a fragment of a call that is not open"));
+                };
+                arguments.push(&delta)?;
+                deltas(Delta::Alive);
+            }
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                let response = event_in.response.map_or("null", RawValue::get);
+                self.note_end(response, deltas)?;
+                return Ok(Progress::Done);
+            }
+            "error" => return Err(refusal(event.data)),
+            // Reasoning is taken whole; the others are signs of life, or of a later version.
+            _ => deltas(Delta::Alive),
+        }
+        Ok(Progress::More)
+    }
+
+    fn take_whole(
+        &mut self,
+        document: &[u8],
+        deltas: DeltaSink<'_>,
+    ) -> Option<Result<(), ModelError>> {
+        let text = std::str::from_utf8(document).ok()?;
+        let response: ResponseIn<'_> = serde_json::from_str(text).ok()?;
+        response.output.is_some().then(|| self.note_end(text, deltas))
+    }
+
+    fn is_whole(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn spent(&self) -> Usage {
+        let reported = counted(self.usage);
+        Usage { output: reported.output.max(self.bounds.tokens()), ..reported }
+    }
+
+    fn finish(self) -> Reply {
+        let has_count = self.usage.is_some_and(|usage| usage.output_tokens.is_some());
+        let usage = if has_count { counted(self.usage) } else { self.spent() };
+        let stop = self.stop_reason();
+        Reply::new(self.into_message(), stop, usage)
+    }
+
+    fn salvage(self, reason: &ModelError) -> Option<Reply> {
+        let (usage, context) = (self.spent(), ContextReport::default());
+        let message = self.into_message();
+        let said = |block: &Block| matches!(block, Block::Text(_) | Block::ToolUse(_));
+        if !message.content.iter().any(said) {
+            return None;
+        }
+        let stop = StopReason::Interrupted(reason.message.clone());
+        let broken = Some(Box::new(reason.clone()));
+        Some(Reply { message, stop, usage, context, broken })
+    }
+}
+
+impl ResponseAssembly {
+    fn begin(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let (Some(index), Some(raw)) = (event.output_index, event.item) else {
+            return Err(malformed("an item began without an index or a content"));
+        };
+        let part = self.open(raw)?;
+        match &part {
+            Part::Call { name, .. } => deltas(Delta::Tool(name)),
+            Part::Message { .. } | Part::Reasoning(_) | Part::Other => deltas(Delta::Alive),
+        }
+        self.items.insert(index, Item { part, is_done: false });
+        Ok(())
+    }
+
+    /// Returns an item of this kind without its content.
+    fn open(&mut self, raw: &RawValue) -> Result<Part, ModelError> {
+        self.bounds.block()?;
+        let item = read_item(raw)?;
+        Ok(match item.r#type.as_ref() {
+            "message" => Part::Message { text: String::new(), refusal: String::new() },
+            "function_call" => {
+                self.bounds.call()?;
+                let (id, name) = (item.call_id.unwrap_or_default(), item.name.unwrap_or_default());
+                self.bounds.content(id.len() + name.len())?;
+                Part::Call { id, name, arguments: Arguments::default() }
+            }
+            REASONING => Part::Reasoning(None),
+            _ => Part::Other,
+        })
+    }
+
+    /// Takes an item that is whole, in the place of what its deltas brought.
+    fn complete(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let (Some(index), Some(raw)) = (event.output_index, event.item) else {
+            return Err(malformed("an item ended without an index or a content"));
+        };
+        if !self.items.contains_key(&index) {
+            self.begin(event, deltas)?;
+        }
+        let item = read_item(raw)?;
+        let Some(Item { part, is_done }) = self.items.get_mut(&index) else { return Ok(()) };
+        if !part.is_of(&item.r#type) {
+            return Err(malformed("an item ended as one of another type"));
+        }
+        *is_done = true;
+        match part {
+            Part::Message { text, refusal } => {
+                let parts = item.content.unwrap_or_default();
+                let whole: String = parts.iter().filter_map(|part| part.text.as_deref()).collect();
+                let refused: String =
+                    parts.iter().filter_map(|part| part.refusal.as_deref()).collect();
+                self.bounds.content(
+                    whole.len().saturating_sub(text.len())
+                        + refused.len().saturating_sub(refusal.len()),
+                )?;
+                if text.is_empty() && !whole.is_empty() {
+                    deltas(Delta::Text(&whole));
+                }
+                *text = if whole.is_empty() { std::mem::take(text) } else { whole };
+                *refusal = if refused.is_empty() { std::mem::take(refusal) } else { refused };
+            }
+            Part::Call { id, name, arguments } => {
+                let whole = item.arguments.unwrap_or_default();
+                let before = std::mem::take(arguments).into_text();
+                self.bounds.content(whole.len().saturating_sub(before.len()))?;
+                arguments.push(if whole.is_empty() { &before } else { &whole })?;
+                *id = item.call_id.filter(|id| !id.is_empty()).unwrap_or(std::mem::take(id));
+                *name = item.name.filter(|name| !name.is_empty()).unwrap_or(std::mem::take(name));
+            }
+            Part::Reasoning(kept) => {
+                self.bounds.content(raw.get().len())?;
+                *kept = is_recordable(raw.get()).then(|| Json::of(raw));
+            }
+            Part::Other => {}
+        }
+        deltas(Delta::Alive);
+        Ok(())
+    }
+
+    fn grow_text(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let delta = event.delta.as_deref().unwrap_or_default();
+        self.bounds.content(delta.len())?;
+        if let Part::Message { text, .. } = self.message(event.output_index)? {
+            text.push_str(delta);
+            deltas(Delta::Text(delta));
+        }
+        Ok(())
+    }
+
+    /// Returns the item of a delta. Some servers do not say that a message begins.
+    fn message(&mut self, index: Option<u64>) -> Result<&mut Part, ModelError> {
+        let index = index.unwrap_or(0);
+        if !self.items.contains_key(&index) {
+            self.bounds.block()?;
+        }
+        let item = self.items.entry(index).or_insert_with(|| {
+            let part = Part::Message { text: String::new(), refusal: String::new() };
+            Item { part, is_done: false }
+        });
+        Ok(&mut item.part)
+    }
+
+    /// Takes the response as it is at its end.
+    fn note_end(&mut self, response: &str, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
+        let unreadable = |error| malformed(format!("the response cannot be read: {error}"));
+        let response: ResponseIn<'_> = serde_json::from_str(response).map_err(unreadable)?;
+        self.usage = response.usage.or(self.usage);
+        if let Some(error) = response.error.filter(|error| error.get() != "null") {
+            return Err(refusal(error.get().as_bytes()));
+        }
+        let status = response.status.unwrap_or_default();
+        if status == "failed" {
+            return Err(malformed("the response failed without a reason"));
+        }
+        for (index, item) in (0..).zip(response.output.into_iter().flatten()) {
+            // What came whole is not taken again.
+            if self.items.get(&index).is_none_or(|item| !item.is_done) {
+                let (output_index, item) = (Some(index), Some(item));
+                let (delta, response) = (None, None);
+                let r#type = Cow::Borrowed("");
+                self.complete(&EventIn { r#type, output_index, item, delta, response }, deltas)?;
+            }
+        }
+        let reason = response.incomplete_details.and_then(|details| details.reason);
+        self.end = Some(match (status.as_str(), reason) {
+            ("incomplete", reason) | (_, reason @ Some(_)) => {
+                End::Incomplete(reason.unwrap_or_default())
+            }
+            _ => End::Completed,
+        });
+        Ok(())
+    }
+
+    fn stop_reason(&self) -> StopReason {
+        let parts = || self.items.values().map(|item| &item.part);
+        let refusal = parts().find_map(|part| match part {
+            Part::Message { refusal, .. } if !refusal.is_empty() => Some(shorten(refusal)),
+            _ => None,
+        });
+        match (&self.end, refusal) {
+            (_, Some(refusal)) => StopReason::Refusal(Some(refusal)),
+            (Some(End::Incomplete(reason)), _) => match reason.as_str() {
+                "max_output_tokens" => StopReason::MaxTokens,
+                "content_filter" => StopReason::Refusal(None),
+                other => StopReason::Other(shorten(other)),
+            },
+            _ if parts().any(|part| matches!(part, Part::Call { .. })) => StopReason::ToolUse,
+            _ => StopReason::EndTurn,
+        }
+    }
+
+    /// Returns the message of what is complete. A text that the output limit cut counts; a call that was
+    /// cut must not run with half of its arguments.
+    fn into_message(self) -> Message {
+        let is_whole = self.end.is_some();
+        let items = self
+            .items
+            .into_values()
+            .filter(|item| item.is_done || (is_whole && matches!(item.part, Part::Message { .. })));
+        let content = items.filter_map(|item| item.part.into_block()).collect();
+        Message { role: Role::Assistant, content }
+    }
+}
+
+impl Part {
+    /// Returns true if an item of this type is such a part.
+    fn is_of(&self, kind: &str) -> bool {
+        match self {
+            Self::Message { .. } => kind == "message",
+            Self::Call { .. } => kind == "function_call",
+            Self::Reasoning(_) => kind == REASONING,
+            Self::Other => !["message", "function_call", REASONING].contains(&kind),
+        }
+    }
+
+    fn into_block(self) -> Option<Block> {
+        match self {
+            Self::Message { text, .. } => (!text.trim().is_empty()).then_some(Block::Text(text)),
+            Self::Call { id, name, arguments } => {
+                // Results are joined to calls by the id, so a call without an id gets one here.
+                let id = match id.is_empty() {
+                    true => format!("call_{}", Uuid::now_v7().simple()),
+                    false => id,
+                };
+                let input = received_input(arguments.into_text());
+                Some(Block::ToolUse(ToolCall { id, name, input }))
+            }
+            Self::Reasoning(kept) => kept.map(Block::Other),
+            Self::Other => None,
+        }
+    }
+}
+
+fn read_item(raw: &RawValue) -> Result<ItemIn<'_>, ModelError> {
+    serde_json::from_str(raw.get())
+        .map_err(|error| malformed(format!("an item cannot be read: {error}")))
+}
+
+/// Returns the error for an error object: in a field of its own, or as the event itself, whose type is only
+/// the word `error`.
+fn refusal(data: &[u8]) -> ModelError {
+    let value: serde_json::Value = tree(data).unwrap_or_default();
+    let error = if value["error"].is_object() { &value["error"] } else { &value };
+    let kind = [&error["code"], &error["type"]].into_iter().find_map(|word| word.as_str());
+    let message = error["message"].as_str().unwrap_or_default();
+    let told = serde_json::json!({ "error": { "type": kind, "code": kind, "message": message } });
+    Refusal::read(told.to_string().as_bytes()).into_error(200)
+}
+
+/// Returns the token counts that were reported; the input includes the cached tokens, which are taken off.
+fn counted(reported: Option<UsageIn>) -> Usage {
+    let Some(usage) = reported else { return Usage::default() };
+    let cached = usage.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
+    Usage {
+        input: usage.input_tokens.unwrap_or(0).saturating_sub(cached),
+        output: usage.output_tokens.unwrap_or(0),
+        cache_read: cached,
+        cache_write: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::ErrorClass;
+    use crate::model::http::Intake;
+
+    fn replay<'c>(chunks: impl IntoIterator<Item = &'c [u8]>) -> Result<Reply, ModelError> {
+        Intake::replay(ResponseAssembly::default(), chunks)
+    }
+
+    fn event(data: &str) -> String {
+        let kind = data.split('"').nth(3).unwrap_or_default();
+        format!("event: {kind}\ndata: {data}\n\n")
+    }
+
+    const REASONING_ITEM: &str =
+        r#"{"id":"rs_1","type":"reasoning",  "summary":[],"encrypted_content":"gA\/="}"#;
+
+    /// Reasoning, a text and two calls.
+    fn events() -> Vec<String> {
+        let call = |index: u64, id: &str, arguments: &str| {
+            let item = |arguments: &str, status: &str| {
+                let arguments = serde_json::json!(arguments);
+                format!(
+                    r#"{{"id":"fc_{index}","type":"function_call","status":"{status}","call_id":"{id}","name":"bash","arguments":{arguments}}}"#
+                )
+            };
+            let (first, second) = arguments.split_at(arguments.len() / 2);
+            let delta = |part: &str| {
+                let part = serde_json::json!(part);
+                format!(
+                    r#"{{"type":"response.function_call_arguments.delta","output_index":{index},"delta":{part}}}"#
+                )
+            };
+            let added = item("", "in_progress");
+            let done = item(arguments, "completed");
+            vec![
+                format!(
+                    r#"{{"type":"response.output_item.added","output_index":{index},"item":{added}}}"#
+                ),
+                delta(first),
+                delta(second),
+                format!(
+                    r#"{{"type":"response.output_item.done","output_index":{index},"item":{done}}}"#
+                ),
+            ]
+        };
+        let mut all = vec![
+            r#"{"type":"response.created","response":{"id":"resp_1","status":"in_progress"}}"#.to_owned(),
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}"#.to_owned(),
+            r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"delta":"hm"}"#.to_owned(),
+            format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{REASONING_ITEM}}}"#),
+            r#"{"type":"response.output_item.added","output_index":1,"item":{"id":"msg_1","type":"message","role":"assistant","content":[]}}"#.to_owned(),
+            r#"{"type":"response.content_part.added","output_index":1,"content_index":0,"part":{"type":"output_text","text":""}}"#.to_owned(),
+            r#"{"type":"response.output_text.delta","output_index":1,"delta":"Look"}"#.to_owned(),
+            r#"{"type":"response.output_text.delta","output_index":1,"delta":"ing 😀"}"#.to_owned(),
+            r#"{"type":"response.output_item.done","output_index":1,"item":{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"output_text","text":"Looking 😀","annotations":[]}]}}"#.to_owned(),
+        ];
+        all.extend(call(2, "call_a", r#"{"command": "ls"}"#));
+        all.extend(call(3, "call_b", "{}"));
+        all.push(
+            r#"{"type":"response.completed","response":{"id":"resp_1","status":"completed","error":null,"incomplete_details":null,"output":[],"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":60},"output_tokens":30,"output_tokens_details":{"reasoning_tokens":12},"total_tokens":130}}}"#.to_owned(),
+        );
+        all.iter().map(|data| event(data)).collect()
+    }
+
+    fn blocks(reply: &Reply) -> String {
+        serde_json::to_string(&reply.message.content).expect("blocks")
+    }
+
+    fn expected() -> String {
+        format!(
+            r#"[{REASONING_ITEM},{{"type":"text","text":"Looking 😀"}},{{"type":"tool_use","id":"call_a","name":"bash","input":{{"command": "ls"}}}},{{"type":"tool_use","id":"call_b","name":"bash","input":{{}}}}]"#
+        )
+    }
+
+    #[test]
+    fn a_response_is_read_at_any_split() {
+        let stream = events().concat();
+        let usage = Usage { input: 40, output: 30, cache_read: 60, cache_write: 0 };
+        for at in 0..stream.len() {
+            let (first, second) = stream.as_bytes().split_at(at);
+            let reply = replay([first, second]).expect("a reply");
+            assert_eq!(blocks(&reply), expected(), "split at {at}");
+            assert_eq!((reply.stop, reply.usage), (StopReason::ToolUse, usage));
+        }
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_keeps_the_items_that_were_whole() {
+        let events = events();
+        let stream = events.concat();
+        let whole = stream.len() - "\n\n".len();
+        let text_done: usize = events[..9].iter().map(String::len).sum::<usize>() - "\n\n".len();
+        for at in 0..stream.len() {
+            match replay([&stream.as_bytes()[..at]]) {
+                Err(error) => {
+                    assert!(at < text_done, "nothing kept at {at}");
+                    assert_eq!(error.class, ErrorClass::Connection);
+                }
+                Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => {
+                    assert!((text_done..whole).contains(&at), "interrupted at {at}");
+                    let kept = blocks(&reply);
+                    let (kept, all) = (&kept[..kept.len() - 1], expected());
+                    assert!(all.starts_with(kept), "{kept}");
+                    assert!(reply.usage.output > 0);
+                }
+                Ok(reply) => {
+                    assert!(at >= whole, "whole too early at {at}");
+                    assert_eq!(blocks(&reply), expected());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_response_in_one_document_or_in_its_last_event_is_the_same() {
+        let output = format!(
+            r#"[{REASONING_ITEM},{{"type":"message","content":[{{"type":"output_text","text":"Looking 😀"}}]}},{{"type":"web_search_call","id":"ws"}},{{"type":"function_call","call_id":"call_a","name":"bash","arguments":"{{\"command\": \"ls\"}}"}},{{"type":"function_call","call_id":"call_b","name":"bash","arguments":""}}]"#
+        );
+        let response = format!(
+            r#"{{"object":"response","status":"completed","output":{output},"usage":{{"input_tokens":9,"output_tokens":2}}}}"#
+        );
+        let event = event(&format!(r#"{{"type":"response.completed","response":{response}}}"#));
+        for form in [response, event] {
+            let reply = replay([form.as_bytes()]).expect("a reply");
+            assert_eq!(blocks(&reply), expected());
+            assert_eq!((reply.usage.input, reply.usage.output), (9, 2));
+        }
+    }
+
+    #[test]
+    fn the_ends_are_told_apart() {
+        let ended = |response: &str| {
+            let text = r#"{"type":"response.output_text.delta","output_index":0,"delta":"so"}"#;
+            let end = format!(r#"{{"type":"response.incomplete","response":{response}}}"#);
+            replay([format!("{}{}", event(text), event(&end)).as_bytes()])
+        };
+        let stop = |response: &str| ended(response).expect("a reply").stop;
+        let cut = r#"{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}"#;
+        assert_eq!(stop(cut), StopReason::MaxTokens);
+        assert_eq!(ended(cut).expect("a reply").message, Message::assistant("so"));
+        let filtered =
+            r#"{"status":"incomplete","incomplete_details":{"reason":"content_filter"}}"#;
+        assert_eq!(stop(filtered), StopReason::Refusal(None));
+        assert_eq!(stop(r#"{"status":"completed"}"#), StopReason::EndTurn);
+        let refused = [
+            r#"{"type":"response.refusal.delta","output_index":0,"delta":"I can"}"#,
+            r#"{"type":"response.refusal.delta","output_index":0,"delta":"not."}"#,
+            r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+        ];
+        let refused: String = refused.iter().map(|data| event(data)).collect();
+        let reply = replay([refused.as_bytes()]).expect("a reply");
+        assert_eq!(reply.stop, StopReason::Refusal(Some("I cannot.".to_owned())));
+    }
+
+    #[test]
+    fn errors_have_the_kinds_of_the_other_protocols() {
+        let failed = |code: &str, message: &str| {
+            let data = format!(
+                r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"{message}"}}}}}}"#
+            );
+            let top =
+                format!(r#"{{"type":"error","code":"{code}","message":"{message}","param":null}}"#);
+            let error = replay([event(&data).as_bytes()]).expect_err("an error");
+            let same = replay([event(&top).as_bytes()]).expect_err("an error");
+            assert_eq!(error.class, same.class, "{code}");
+            assert!(error.message.contains(message), "{error}");
+            error.class
+        };
+        assert_eq!(failed("rate_limit_exceeded", "slow down"), ErrorClass::RateLimited);
+        assert_eq!(failed("server_error", "The server had an error"), ErrorClass::ServerError);
+        assert_eq!(failed("insufficient_quota", "You exceeded"), ErrorClass::QuotaExhausted);
+        let long = failed(
+            "context_length_exceeded",
+            "Your input exceeds the context window of this model.",
+        );
+        assert!(matches!(long, ErrorClass::ContextTokens { .. }), "{long:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        /// Events in any order, cut and doubled, never make a panic or a call with half of its arguments.
+        #[test]
+        fn nonsense_is_refused_or_read(
+            picks in prop::collection::vec((any::<prop::sample::Index>(), 0_usize..3), 0..30),
+        ) {
+            let events = events();
+            let mut stream = String::new();
+            for (pick, how) in picks {
+                let event = pick.get(&events);
+                match how {
+                    0 => stream.push_str(event),
+                    1 => stream.push_str(&event.replace("output_index\":1", "output_index\":3")),
+                    _ => stream.push_str(&event.replace("\"type\":\"function_call\"", "\"type\":7")),
+                }
+            }
+            if let Ok(reply) = replay([stream.as_bytes()]) {
+                for call in reply.message.tool_calls() {
+                    prop_assert!(["{\"command\": \"ls\"}", "{}"].contains(&call.input.as_str()), "{call:?}");
+                }
+            }
+        }
+    }
+}
