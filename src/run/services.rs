@@ -294,7 +294,8 @@ fn workspace(config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
-fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
+/// Makes the client of a provider.
+pub(super) fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
     let failed = |reason: String| StartError::Provider { provider: spec.name.clone(), reason };
     let endpoint = || {
         let mut endpoint = Endpoint::new(spec.base_url.clone());
