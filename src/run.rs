@@ -6,6 +6,7 @@
 pub mod answers;
 mod cancel;
 mod commands;
+pub mod connect;
 pub mod control;
 pub mod delta_feed;
 mod fork;

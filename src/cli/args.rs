@@ -1,5 +1,6 @@
 //! The arguments of the command line as the user typed them. Their doc comments are the help texts.
 
+mod check;
 mod context;
 mod questions;
 mod report;
@@ -10,6 +11,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::complete;
 
+pub(super) use check::Check;
 pub(super) use context::{
     Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
 };
@@ -324,24 +326,6 @@ pub(super) struct Rebuild {
     /// The run: an id, the beginning of one, or a workflow's name
     #[arg(add = complete::runs())]
     pub run: String,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Check {
-    #[command(flatten)]
-    pub file: File,
-    /// The profile of the configuration to use
-    #[arg(long, value_name = "NAME", add = complete::profiles())]
-    pub profile: Option<String>,
-    /// The value of an input of the run
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
-    pub inputs: Vec<(String, String)>,
-    /// A file with tasks that `run --plan` would add
-    #[arg(long, value_name = "FILE")]
-    pub plan: Option<PathBuf>,
-    /// Print diagnostics as JSON, one a line
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]

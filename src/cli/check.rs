@@ -1,4 +1,8 @@
 //! `check`: finds every mistake in the configuration before anything is spent.
+//!
+//! Uses no network, except with `--connect` (`check/connect.rs`).
+
+mod connect;
 
 use super::args;
 use super::locate::Project;
@@ -21,8 +25,8 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
         ..project.sources()
     };
     let read = |outside| config::load(&Sources { outside, ..sources.clone() });
-    let (found, summary) = match trust::look(read) {
-        Ok(config) => {
+    let (found, checked) = match trust::look(read) {
+        Ok(mut config) => {
             let count = |number: usize, noun: &str| {
                 format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
             };
@@ -39,15 +43,15 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
             );
             let concerns = match trust::is_trusted(&config) {
                 true => Vec::new(),
-                false => config.concerns,
+                false => config.concerns.clone(),
             };
             let rest = concerns.len().saturating_sub(LISTED);
             if rest > 0 {
                 complain(&format!("note: {rest} more things need trust"));
             }
             let concerns = concerns.into_iter().filter(|concern| !concern.is_own).take(LISTED);
-            let found = config.warnings.into_iter();
-            (found.chain(concerns.map(|concern| concern.found)).collect(), Some(summary))
+            let found = std::mem::take(&mut config.warnings).into_iter();
+            (found.chain(concerns.map(|concern| concern.found)).collect(), Some((summary, config)))
         }
         Err(problems) => (problems.0, None),
     };
@@ -64,9 +68,14 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     } else {
         found.iter().for_each(mistakes::show);
     }
-    match summary {
-        Some(summary) if !verb.json => say(&summary),
-        Some(_) => Exit::Done,
+    match checked {
+        Some((summary, config)) => {
+            let exit = if verb.json { Exit::Done } else { say(&summary) };
+            match exit {
+                Exit::Done if verb.connect => connect::run(project, verb, &sources, config, read),
+                exit => exit,
+            }
+        }
         None => {
             if !verb.json {
                 mistakes::tally(&found, &sources);

@@ -57,6 +57,23 @@ pub(super) fn load(
     Err(Exit::Bug)
 }
 
+/// Gets the trust that a configuration needs that was looked at, and loads the rest of it, if files
+/// outside its directory were left out.
+pub(super) fn settle(
+    project: &Project,
+    trust: Trust,
+    sources: &Sources,
+    config: Config,
+    read: impl Fn(Outside) -> Result<Config, Diagnostics>,
+) -> Result<Config, Exit> {
+    get(project, trust, &config)?;
+    match config.is_partial {
+        // What is read now may need more trust than what was looked at.
+        true => load(project, trust, sources, read),
+        false => Ok(config),
+    }
+}
+
 /// Loads a configuration that does not run: all of it if it is trusted, or else without what lies
 /// outside its directory. Asks nothing.
 pub(super) fn look(

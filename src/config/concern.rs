@@ -200,7 +200,7 @@ fn service(variable: &str) -> Option<&'static str> {
 }
 
 /// Returns true if a variable looks as if it held a credential.
-pub(crate) fn is_credential(name: &str, value: Option<&str>) -> bool {
+fn is_credential(name: &str, value: Option<&str>) -> bool {
     let upper = name.to_ascii_uppercase();
     let by_name = upper.split('_').any(|word| CREDENTIALS.contains(&word))
         || (ENDINGS.iter().any(|end| upper.ends_with(end)) && upper != "PWD" && upper != "OLDPWD");
@@ -210,6 +210,13 @@ pub(crate) fn is_credential(name: &str, value: Option<&str>) -> bool {
         holds_user || PREFIXES.iter().any(|start| value.starts_with(start))
     });
     by_name || by_value
+}
+
+/// Returns true if the value of such a variable is to be replaced in records. A path or a plain word is
+/// not, as in `SSH_AUTH_SOCK` or `SORT_KEY`: it would be found in texts that have nothing to do with it.
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || b"_-. ".contains(&byte);
+    is_credential(name, Some(value)) && !value.starts_with('/') && !value.bytes().all(is_plain)
 }
 
 fn sandbox(setting: Setting<'_>) {
@@ -409,6 +416,14 @@ mod tests {
             assert!(is_credential("DATABASE_URL", Some(value)), "{value}");
         }
         assert!(!is_credential("BASE_URL", Some("https://example.com/@me")));
+        assert!(is_secret("TEAM_TOKEN", "hush-12345") && is_secret("PGPASSWORD", "Hush-hush"));
+        for (name, value) in [
+            ("SSH_AUTH_SOCK", "/run/user/1000/agent.7"),
+            ("SORT_KEY", "created_at"),
+            ("HOME", "A1b2c3d4"),
+        ] {
+            assert!(!is_secret(name, value), "{name}");
+        }
     }
 
     #[test]

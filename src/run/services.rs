@@ -19,7 +19,7 @@ use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::{Services, Watcher};
 use crate::actor::spans;
-use crate::config::{Config, ProviderKind, ProviderSpec, is_credential};
+use crate::config::{Config, ProviderKind, ProviderSpec, is_secret};
 use crate::context::layers::preset::Preference;
 use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
 use crate::event::PlanExtended;
@@ -262,7 +262,7 @@ pub(super) fn redacted(config: &Config) -> Secrets {
     let addresses = config.providers.values();
     let addresses = addresses.flat_map(|provider| texts_of_address(&provider.base_url));
     let passed = environment(config).into_iter();
-    let passed = passed.filter(|(name, value)| is_credential(name, Some(value)));
+    let passed = passed.filter(|(name, value)| is_secret(name, value));
     Secrets::new(keys.chain(headers).chain(addresses).chain(passed.map(|(_, value)| value)))
 }
 
@@ -295,7 +295,8 @@ fn workspace(config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
-fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
+/// Makes the client of a provider.
+pub(super) fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
     let failed = |reason: String| StartError::Provider { provider: spec.name.clone(), reason };
     let endpoint = || {
         let mut endpoint = Endpoint::new(spec.base_url.clone());

@@ -51,6 +51,11 @@ impl Capabilities {
         self.0.contains(&capability)
     }
 
+    /// Returns the names of the capabilities in the set.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|capability| capability.name())
+    }
+
     /// Removes a capability; returns true if the set held it.
     pub fn lose(&mut self, capability: Capability) -> bool {
         self.0.remove(&capability)
