@@ -109,8 +109,8 @@ enum Next<'a> {
 }
 
 /// Makes a call, and makes it again as long as the retry policy allows, to a fallback of the model if it
-/// cannot be called. Failed attempts are recorded for the caller, if one is given. A call without one writes a summary: it is tried twice at
-/// most, and its failures do not count against the provider.
+/// cannot be called. Failed attempts are recorded for the caller, if one is given. A call without one
+/// writes a summary: it is tried twice at most, and its failures do not count against the provider.
 ///
 /// # Errors
 /// Returns the last attempt's error, the cancellation, or the journal's error.
