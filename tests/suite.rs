@@ -26,6 +26,7 @@ mod gateway;
 mod graph;
 mod interrupted;
 mod limits;
+mod live_smoke;
 #[path = "../benches/context/made.rs"]
 mod made;
 mod measure;

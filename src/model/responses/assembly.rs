@@ -23,6 +23,8 @@ use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 #[derive(Debug, Default)]
 pub(super) struct ResponseAssembly {
     items: BTreeMap<u64, Item>,
+    /// The index of each item that began without one, by its id; some servers give no index.
+    unplaced: BTreeMap<String, u64>,
     usage: Option<UsageIn>,
     end: Option<End>,
     bounds: Bounds,
@@ -65,6 +67,8 @@ struct EventIn<'a> {
     r#type: Cow<'a, str>,
     #[serde(default)]
     output_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient")]
+    item_id: Option<String>,
     #[serde(default, borrow)]
     item: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "lenient")]
@@ -77,6 +81,8 @@ struct EventIn<'a> {
 struct ItemIn<'a> {
     #[serde(borrow)]
     r#type: Cow<'a, str>,
+    #[serde(default, deserialize_with = "lenient")]
+    id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
     call_id: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
@@ -151,17 +157,19 @@ impl Assembly for ResponseAssembly {
             "response.output_item.done" => self.complete(&event_in, deltas)?,
             "response.output_text.delta" => self.grow_text(&event_in, deltas)?,
             "response.refusal.delta" => {
+                let index = self.place(&event_in)?;
                 let delta = event_in.delta.unwrap_or_default();
                 self.bounds.content(delta.len())?;
-                if let Part::Message { refusal, .. } = self.message(event_in.output_index)? {
+                if let Part::Message { refusal, .. } = self.message(index)? {
                     refusal.push_str(&delta);
                 }
                 deltas(Delta::Alive);
             }
             "response.function_call_arguments.delta" => {
+                let index = self.place(&event_in)?;
                 let delta = event_in.delta.unwrap_or_default();
                 self.bounds.content(delta.len())?;
-                let item = event_in.output_index.and_then(|index| self.items.get_mut(&index));
+                let item = self.items.get_mut(&index);
                 let Some(Item { part: Part::Call { arguments, .. }, is_done: false }) = item else {
                     return Err(malformed("a fragment of a call that is not open"));
                 };
@@ -221,9 +229,8 @@ impl Assembly for ResponseAssembly {
 
 impl ResponseAssembly {
     fn begin(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
-        let (Some(index), Some(raw)) = (event.output_index, event.item) else {
-            return Err(malformed("an item began without an index or a content"));
-        };
+        let raw = event.item.ok_or_else(|| malformed("an item began without a content"))?;
+        let index = self.place(event)?;
         let part = self.open(raw)?;
         match &part {
             Part::Call { name, .. } => deltas(Delta::Tool(name)),
@@ -252,9 +259,8 @@ impl ResponseAssembly {
 
     /// Takes an item that is whole, in the place of what its deltas brought.
     fn complete(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
-        let (Some(index), Some(raw)) = (event.output_index, event.item) else {
-            return Err(malformed("an item ended without an index or a content"));
-        };
+        let raw = event.item.ok_or_else(|| malformed("an item ended without a content"))?;
+        let index = self.place(event)?;
         if !self.items.contains_key(&index) {
             self.begin(event, deltas)?;
         }
@@ -301,7 +307,8 @@ impl ResponseAssembly {
     fn grow_text(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
         let delta = event.delta.as_deref().unwrap_or_default();
         self.bounds.content(delta.len())?;
-        if let Part::Message { text, .. } = self.message(event.output_index)? {
+        let index = self.place(event)?;
+        if let Part::Message { text, .. } = self.message(index)? {
             text.push_str(delta);
             deltas(Delta::Text(delta));
         }
@@ -309,8 +316,7 @@ impl ResponseAssembly {
     }
 
     /// Returns the item of a delta. Some servers do not say that a message begins.
-    fn message(&mut self, index: Option<u64>) -> Result<&mut Part, ModelError> {
-        let index = index.unwrap_or(0);
+    fn message(&mut self, index: u64) -> Result<&mut Part, ModelError> {
         if !self.items.contains_key(&index) {
             self.bounds.block()?;
         }
@@ -319,6 +325,29 @@ impl ResponseAssembly {
             Item { part, is_done: false }
         });
         Ok(&mut item.part)
+    }
+
+    /// Returns the index of an event's item. Without one, the item has the index that it got when an event
+    /// first named its id; an event that names nothing belongs to the item that is open.
+    fn place(&mut self, event: &EventIn<'_>) -> Result<u64, ModelError> {
+        if let Some(index) = event.output_index {
+            return Ok(index);
+        }
+        let item = event.item.map(read_item).transpose()?;
+        let id = item.and_then(|item| item.id.or(item.call_id)).or_else(|| event.item_id.clone());
+        let newest = self.items.last_key_value();
+        let next = newest.map_or(0, |(newest, _)| newest.saturating_add(1));
+        let Some(id) = id else {
+            let begins = event.r#type == "response.output_item.added";
+            let open = newest.filter(|(_, item)| !item.is_done && !begins);
+            return Ok(open.map_or(next, |(index, _)| *index));
+        };
+        if let Some(index) = self.unplaced.get(&id) {
+            return Ok(*index);
+        }
+        self.bounds.content(id.len())?;
+        self.unplaced.insert(id, next);
+        Ok(next)
     }
 
     /// Takes the response as it is at its end.
@@ -334,12 +363,14 @@ impl ResponseAssembly {
             return Err(malformed("the response failed without a reason"));
         }
         for (index, item) in (0..).zip(response.output.into_iter().flatten()) {
+            let output_index = self.unplaced.is_empty().then_some(index);
+            let (r#type, item_id) = (Cow::Borrowed(""), None);
+            let (item, delta, response) = (Some(item), None, None);
+            let event = EventIn { r#type, output_index, item_id, item, delta, response };
             // What came whole is not taken again.
+            let index = self.place(&event)?;
             if self.items.get(&index).is_none_or(|item| !item.is_done) {
-                let (output_index, item) = (Some(index), Some(item));
-                let (delta, response) = (None, None);
-                let r#type = Cow::Borrowed("");
-                self.complete(&EventIn { r#type, output_index, item, delta, response }, deltas)?;
+                self.complete(&EventIn { output_index: Some(index), ..event }, deltas)?;
             }
         }
         let reason = response.incomplete_details.and_then(|details| details.reason);
@@ -528,6 +559,26 @@ mod tests {
             assert_eq!(blocks(&reply), expected(), "split at {at}");
             assert_eq!((reply.stop, reply.usage), (StopReason::ToolUse, usage));
         }
+    }
+
+    #[test]
+    fn a_response_whose_items_have_no_index_is_the_same() {
+        let index = regex::Regex::new(r#""output_index":\d,"#).expect("a pattern");
+        let id = regex::Regex::new(r#""(id|call_id)":"(fc|msg|rs)_[^"]*","#).expect("a pattern");
+        let stream = events().concat();
+        let placed_by_id = index.replace_all(&stream, "");
+        let bare = id.replace_all(&placed_by_id, "");
+        for stream in [&placed_by_id, &bare] {
+            let reply = replay([stream.as_bytes()]).expect("a reply");
+            let expected = expected().replace("\"id\":\"rs_1\",", "");
+            assert_eq!(blocks(&reply).replace("\"id\":\"rs_1\",", ""), expected);
+        }
+        // The whole response at the end brings nothing twice.
+        let end = placed_by_id.replace(
+            r#""output":[]"#,
+            r#""output":[{"id":"msg_1","type":"message","content":[{"text":"Looking 😀"}]}]"#,
+        );
+        assert_eq!(blocks(&replay([end.as_bytes()]).expect("a reply")), expected());
     }
 
     #[test]
