@@ -3,6 +3,7 @@
 //! Owns the text form of a conversation: transcripts, journal records and requests are all made
 //! from it. Knows nothing of providers, turns or context windows.
 
+pub mod media;
 mod read;
 
 use std::fmt;

@@ -26,6 +26,7 @@ use self::sandbox::Confinement;
 use self::sub_graph::SubGraph;
 use crate::failure::Failure;
 use crate::id::Name;
+use crate::message::media::Media;
 use crate::message::{Json, Usage};
 use crate::permission::Permissions;
 use crate::policy::{RestartPolicy, RetryPolicy};
@@ -60,6 +61,9 @@ pub struct ModelSpec {
     /// The thinking that the model is asked for; not sent when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking_mode: Option<ThinkingMode>,
+    /// What the model reads besides text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Media>,
     /// Capabilities of the model's provider, or the wish to ask the provider for them.
     pub capabilities: Declared,
     /// The models that are called when this one cannot be, in this order.

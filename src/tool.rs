@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::id::{CallKey, Name};
 use crate::message::Json;
+use crate::message::media::Media;
 use crate::output::{Output, Stored};
 use crate::permission::{Subject, Unseen};
 use crate::store::{INLINE_CHARS, Store};
@@ -74,6 +75,8 @@ pub struct ToolContext {
     pub key: CallKey,
     /// Environment variables for the processes of the call.
     pub env: Environment,
+    /// What the agent's model reads besides text.
+    pub media: Arc<[Media]>,
     /// Skill folders that the agent may load.
     pub skills: Arc<[String]>,
     /// Time limit of the call.
@@ -144,6 +147,9 @@ pub struct ToolOutput {
     /// Text of stderr, if it was kept apart from stdout.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
+    /// The image or the PDF that stands behind the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Json>,
     /// True if the command left processes behind, which had to be ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_behind: bool,

@@ -30,6 +30,7 @@ mod live_smoke;
 #[path = "../benches/context/made.rs"]
 mod made;
 mod measure;
+mod media;
 #[path = "support/memory_journal.rs"]
 mod memory_journal;
 mod odd_servers;

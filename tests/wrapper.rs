@@ -90,6 +90,7 @@ impl Bench {
             read_only: false,
             unseen: Default::default(),
             skills: [].into(),
+            media: [].into(),
             timeout: SOON,
             grace_period: SOON,
             cancel: CancellationToken::new(),

@@ -11,6 +11,7 @@ use super::model_service::ModelService;
 use super::services::Services;
 use crate::context::provider::server::ContextWork;
 use crate::context::view::rules::Kind;
+use crate::message::media::readable;
 use crate::message::{Block, Json, Message};
 use crate::model::openai::reasoning;
 use crate::model::rendering::Pieces;
@@ -192,7 +193,10 @@ impl Source {
             true => model.head(spec, &self.system, &self.tools),
             false => model.head_with_context(spec, &self.system, &self.context, &self.tools),
         };
-        let pieces = self.messages.iter().map(|message| model.piece(&without_thinking(message)));
+        let pieces = self
+            .messages
+            .iter()
+            .map(|message| model.piece(&readable(&without_thinking(message), &spec.media)));
         Request {
             head,
             pieces: Pieces::of(pieces.collect()),

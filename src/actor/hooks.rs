@@ -224,6 +224,7 @@ pub(super) async fn of_run(
         key,
         env: Environment::Only(services.env.clone()),
         skills: Arc::default(),
+        media: Arc::default(),
         timeout: services.hooks.timeout,
         grace_period: services.limits.grace_period,
         cancel: cancel.clone(),

@@ -46,6 +46,7 @@ pub(super) async fn notify(
         key: CallKey::derive(services.run, &AgentId::main(task, 1), 0, 0, "notify", &asked.id),
         env: Environment::Only(services.env.clone()),
         skills: Arc::default(),
+        media: Arc::default(),
         timeout: WITHIN,
         grace_period: services.limits.grace_period,
         cancel: CancellationToken::new(),

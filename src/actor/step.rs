@@ -214,11 +214,14 @@ pub(super) fn finished(
 ) -> ToolFinished {
     let (is_error, exit_code) = (output.is_error(), output.exit_code());
     let (told_to_end, denied) = (output.was_cancelled(), output.ending == Ending::Denied);
-    let result = ToolResult {
-        tool_use_id: call.call.id.clone(),
-        content: ResultContent::Text(output.text),
-        is_error,
+    let content = match output.attached {
+        None => ResultContent::Text(output.text),
+        Some(attached) => {
+            let blocks = [Block::Text(output.text), Block::Other(attached)];
+            ResultContent::Blocks(Json::encode(&blocks))
+        }
     };
+    let result = ToolResult { tool_use_id: call.call.id.clone(), content, is_error };
     ToolFinished {
         key: call.key.clone(),
         turn,

@@ -44,7 +44,9 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let announcer = Announcer { context: context.clone(), key: key.clone() };
     let of_agent = context.spec.as_ref().map(|spec| spec.confinement).unwrap_or_default();
     let confinement = of_agent.and(context.confinement);
+    let model = context.spec.as_ref().and_then(|spec| services.models.get(&spec.model));
     ToolContext {
+        media: model.map(|service| service.spec.media.clone()).unwrap_or_default().into(),
         workspace: services.workspace.clone(),
         store: services.store.clone(),
         announce: Arc::new(announcer),

@@ -1,15 +1,16 @@
 //! Builds the models: names, windows, prices, capabilities and the fields of their requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value as Json};
 
 use super::diagnostic::{NO_HELP, Place, Problems};
 use super::prices::{self, PriceSource};
-use super::raw::Model;
+use super::raw::{BOTH, Model, Wire, known};
 use super::shape::{Field, Item, ListOr};
 use super::{Setting, names};
 use crate::id::Name;
+use crate::message::media::Media;
 use crate::redaction::key_shapes;
 use crate::spec::ModelSpec;
 use crate::spec::capability::{Capability, Declared};
@@ -127,10 +128,28 @@ fn spec(name: Name, provider: Name, raw: &Model, setting: Setting<'_>) -> ModelS
         price: None,
         thinking: thinking.0,
         thinking_mode: thinking.1,
+        media: media(raw, setting),
         capabilities: capabilities(&raw.capabilities, problems),
         fallbacks: Vec::new(),
         fallback_cooldown: *raw.fallback_cooldown,
         extra_body: extra_body(&raw.extra_body, setting),
+    }
+}
+
+/// Returns what a model reads besides text: as written, or what its service is known for. An address of
+/// one's own is known for nothing.
+fn media(raw: &Model, setting: Setting<'_>) -> Vec<Media> {
+    if raw.media.is_set() {
+        let all: BTreeSet<Media> = raw.media.iter().flatten().map(|item| item.value).collect();
+        return all.into_iter().collect();
+    }
+    let Some(provider) = raw.provider.as_ref() else { return BOTH.to_vec() };
+    let Some(provider) = setting.raw.providers.value(provider) else { return Vec::new() };
+    let is_own = provider.base_url.is_set();
+    match (provider.service.map(known), *provider.kind) {
+        (Some(service), _) if !is_own || service.base_url.is_none() => service.media.to_vec(),
+        (None, Some(kind)) if !is_own && kind != Wire::Scripted => BOTH.to_vec(),
+        _ => Vec::new(),
     }
 }
 

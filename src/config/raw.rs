@@ -34,7 +34,7 @@ pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, C
 pub(super) use self::models::{
     CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
 };
-pub(super) use self::services::known;
+pub(super) use self::services::{BOTH, known};
 pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{

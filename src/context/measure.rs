@@ -13,6 +13,7 @@ use serde_json::Value;
 
 pub use self::estimate::estimate;
 use crate::id::Name;
+use crate::message::media::Attachment;
 use crate::message::{Block, Json, Message, ResultContent};
 
 /// Characters for each token in English text and code, as the providers' documentation says: for
@@ -26,6 +27,14 @@ const CALL_TOKENS: u64 = 12;
 /// Tokens of an image of the largest size that is not scaled down, 1.15 megapixels at 750 pixels a
 /// token, as Anthropic documents it; OpenAI documents less.
 const IMAGE_TOKENS: u64 = 1_600;
+
+/// Tokens of a page of a PDF: its text and its image, in the middle of the range that the Messages API's
+/// documentation gives (1,500 to 3,000 of text; the image as any other).
+const PAGE_TOKENS: u64 = 3_000;
+
+/// Characters of base64 that count as one page of a PDF: 60 kB, a page of text with a figure. The
+/// provider's own count corrects the estimate after the first call.
+const PAGE_DATA: usize = 80_000;
 
 /// Lowest believable ratio of counted to estimated tokens. Even for the scripts on which
 /// vocabularies differ most the estimate is within it; a lower count is not of the whole request.
@@ -80,23 +89,33 @@ pub fn message_chars(json: &Json) -> usize {
     if !json.as_str().contains("\"base64\"") {
         return chars;
     }
-    let mut images = Vec::new();
-    note_images(&json.to_value(), &mut images);
-    images.iter().fold(chars, |chars, data| chars - data + 4 * IMAGE_TOKENS as usize)
+    let mut attached = Vec::new();
+    note_attached(&json.to_value(), &mut attached);
+    attached.iter().fold(chars, |chars, (data, tokens)| chars - data + 4 * *tokens as usize)
 }
 
-/// Collects the length of the data of each image in a value.
-fn note_images(value: &Value, images: &mut Vec<usize>) {
+/// Returns the estimated tokens of a PDF with this much data in base64.
+fn document_tokens(data: usize) -> u64 {
+    PAGE_TOKENS * (data / PAGE_DATA).max(1) as u64
+}
+
+/// Collects the length of the data of each image and PDF in a value, with its tokens.
+fn note_attached(value: &Value, attached: &mut Vec<(usize, u64)>) {
     match value {
         Value::Object(fields) => {
             let source = fields.get("source").filter(|source| source["type"] == "base64");
             let data = source.and_then(|source| source["data"].as_str());
-            match data.filter(|_| fields.get("type").is_some_and(|kind| kind == "image")) {
-                Some(data) => images.push(data.len()),
-                None => fields.values().for_each(|field| note_images(field, images)),
+            let tokens = |data: &str| match fields.get("type").and_then(Value::as_str) {
+                Some("image") => Some(IMAGE_TOKENS),
+                Some("document") => Some(document_tokens(data.len())),
+                _ => None,
+            };
+            match data.and_then(|data| Some((data.len(), tokens(data)?))) {
+                Some(one) => attached.push(one),
+                None => fields.values().for_each(|field| note_attached(field, attached)),
             }
         }
-        Value::Array(items) => items.iter().for_each(|item| note_images(item, images)),
+        Value::Array(items) => items.iter().for_each(|item| note_attached(item, attached)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -111,6 +130,10 @@ fn other_tokens(json: &Json) -> u64 {
     }
     match json.decode::<Other>() {
         Ok(Other { r#type, .. }) if r#type == "image" => IMAGE_TOKENS,
+        Ok(Other { r#type, .. }) if r#type == "document" => match Attachment::read(json) {
+            Some(document) => document_tokens(document.data.len()),
+            None => estimate(json.as_str()),
+        },
         Ok(Other { thinking: Some(thinking), .. }) => estimate(&thinking),
         _ => estimate(json.as_str()),
     }

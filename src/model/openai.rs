@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use self::assembly::ChatAssembly;
 use self::reasoning::{Fields, Kept};
+use crate::message::media::{Attachment, Media, attachments};
 use crate::message::{Json, Message, Role, ToolResult};
 use crate::model::http::{
     Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
@@ -23,6 +24,12 @@ use crate::tool::ToolSpec;
 
 /// Prefix of a failed tool result: the protocol has no flag for it.
 const ERROR_PREFIX: &str = "Error: ";
+
+/// Name of a PDF, which the protocol asks for and nobody reads.
+pub(super) const PDF_NAME: &str = "document.pdf";
+
+/// The text before files that tools returned.
+const ATTACHED: &str = "What the tools above returned, in their order:";
 
 /// Digits of the hash in a `prompt_cache_key`: two prefixes of one account never meet in 64 bits.
 const CACHE_KEY_DIGITS: usize = 16;
@@ -223,7 +230,7 @@ struct MessageOut<'a> {
     role: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
-    content: Option<&'a str>,
+    content: Option<ContentOut<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallOut<'a>>,
     #[serde(flatten)]
@@ -235,9 +242,48 @@ impl<'a> MessageOut<'a> {
         Self {
             role,
             tool_call_id: None,
-            content: Some(content),
+            content: Some(ContentOut::Text(content)),
             tool_calls: Vec::new(),
             reasoning: Fields::new(),
+        }
+    }
+}
+
+/// The content of a message: a text, or parts if there is more than text.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ContentOut<'a> {
+    Text(&'a str),
+    Parts(Vec<PartOut<'a>>),
+}
+
+/// A part of a message's content.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum PartOut<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: UrlOut },
+    File { file: FileOut<'a> },
+}
+
+#[derive(Serialize)]
+struct UrlOut {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct FileOut<'a> {
+    filename: &'a str,
+    file_data: String,
+}
+
+impl PartOut<'_> {
+    fn attached(attachment: &Attachment) -> Self {
+        match attachment.medium() {
+            Media::Image => Self::ImageUrl { image_url: UrlOut { url: attachment.data_url() } },
+            Media::Pdf => Self::File {
+                file: FileOut { filename: PDF_NAME, file_data: attachment.data_url() },
+            },
         }
     }
 }
@@ -327,7 +373,8 @@ fn render_assistant(message: &Message, kept: Kept) -> String {
         extra_content: extra.next().flatten(),
     });
     let tool_calls: Vec<CallOut<'_>> = calls.collect();
-    let content = if text.is_empty() && !tool_calls.is_empty() { None } else { Some(&*text) };
+    let is_left_out = text.is_empty() && !tool_calls.is_empty();
+    let content = (!is_left_out).then_some(ContentOut::Text(&text));
     let reasoning = kept.message;
     let out = MessageOut { role: "assistant", tool_call_id: None, content, tool_calls, reasoning };
     Json::encode(&out).as_str().to_owned()
@@ -353,7 +400,15 @@ fn render_user(message: &Message) -> String {
         rendered.push(Json::encode(&out));
     }
     let text = message.text();
-    if !text.is_empty() || rendered.is_empty() {
+    let attached = attachments(message);
+    if !attached.is_empty() {
+        // The message of a result takes only text, so what it shows follows it.
+        let text = if text.is_empty() { ATTACHED } else { &text };
+        let files = attached.iter().map(PartOut::attached);
+        let parts = std::iter::once(PartOut::Text { text }).chain(files).collect();
+        let content = Some(ContentOut::Parts(parts));
+        rendered.push(Json::encode(&MessageOut { content, ..MessageOut::text("user", "") }));
+    } else if !text.is_empty() || rendered.is_empty() {
         rendered.push(Json::encode(&MessageOut::text("user", &text)));
     }
     rendered.iter().map(Json::as_str).collect::<Vec<_>>().join(",")
@@ -453,6 +508,19 @@ mod tests {
         let failed = r#"{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"Error: x","is_error":true}]}"#;
         assert_eq!(piece(failed), r#"{"role":"tool","tool_call_id":"c","content":"Error: x"}"#);
         assert_eq!(piece(r#"{"role":"user","content":"hi"}"#), r#"{"role":"user","content":"hi"}"#);
+    }
+
+    #[test]
+    fn images_and_documents_follow_the_results() {
+        let image = Attachment::of("image/png", b"png").block();
+        let pdf = Attachment::of("application/pdf", b"pdf").block();
+        let (image, pdf) = (image.as_str(), pdf.as_str());
+        let result = format!(
+            r#"{{"type":"tool_result","tool_use_id":"c1","content":[{{"type":"text","text":"x"}},{image}]}}"#
+        );
+        let message = format!(r#"{{"role":"user","content":[{result},{pdf}]}}"#);
+        let expected = r#"{"role":"tool","tool_call_id":"c1","content":"x"},{"role":"user","content":[{"type":"text","text":"What the tools above returned, in their order:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,cG5n"}},{"type":"file","file":{"filename":"document.pdf","file_data":"data:application/pdf;base64,cGRm"}}]}"#;
+        assert_eq!(piece(&message), expected);
     }
 
     #[test]

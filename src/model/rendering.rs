@@ -8,6 +8,7 @@ use std::ops::Deref;
 
 use crate::context::sending::validity::{Sendable, Sent};
 use crate::message::Json;
+use crate::message::media::{Media, readable};
 use crate::model::{Model, Piece};
 
 /// The rendered messages of a checked view, the oldest first.
@@ -58,14 +59,16 @@ impl Rendered {
 }
 
 impl Rendering {
-    /// Renders the messages that are new or changed since the last call, and returns all pieces.
-    pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Model) -> Pieces {
+    /// Renders the messages that are new or changed since the last call, for a model that reads these
+    /// media besides text, and returns all pieces.
+    pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Model, media: &[Media]) -> Pieces {
+        let render = |message: Json| model.piece(&readable(&message, media));
         let mut pieces = Vec::with_capacity(self.0.len() + 2);
         let mut moved: Option<HashMap<u64, Rendered>> = None;
         let mut slots = 0;
         for (at, message) in view.messages().enumerate() {
             let Some(serial) = message.serial else {
-                pieces.push(model.piece(&message.json()));
+                pieces.push(render(message.json()));
                 continue;
             };
             slots += 1;
@@ -82,7 +85,7 @@ impl Rendering {
             let rendered = known.unwrap_or_else(|| Rendered {
                 serial,
                 message: message.stored().clone(),
-                piece: model.piece(&message.json()),
+                piece: render(message.json()),
             });
             pieces.push(rendered.piece.clone());
             self.0.push(rendered);

@@ -10,12 +10,13 @@ use reqwest::header::HeaderMap;
 use serde::Serialize;
 
 use self::assembly::ResponseAssembly;
+use crate::message::media::{Attachment, Media};
 use crate::message::{Block, Json, Message};
 use crate::model::http::{
     Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
     with_extra,
 };
-use crate::model::openai::{OpenAiProfile, cache_key, error_text, joined};
+use crate::model::openai::{OpenAiProfile, PDF_NAME, cache_key, error_text, joined};
 use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
 use crate::spec::ModelSpec;
 use crate::tool::ToolSpec;
@@ -122,9 +123,9 @@ impl<'a> ToolOut<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ItemOut<'a> {
-    Message { role: &'a str, content: [PartOut<'a>; 1] },
+    Message { role: &'a str, content: Vec<PartOut<'a>> },
     FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: OutputOut<'a> },
 }
 
 #[derive(Serialize)]
@@ -132,6 +133,25 @@ enum ItemOut<'a> {
 enum PartOut<'a> {
     InputText { text: &'a str },
     OutputText { text: &'a str },
+    InputImage { image_url: String },
+    InputFile { filename: &'a str, file_data: String },
+}
+
+/// The output of a call: a text, or parts if there is more than text.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OutputOut<'a> {
+    Text(&'a str),
+    Parts(Vec<PartOut<'a>>),
+}
+
+impl PartOut<'_> {
+    fn attached(attachment: &Attachment) -> Self {
+        match attachment.medium() {
+            Media::Image => Self::InputImage { image_url: attachment.data_url() },
+            Media::Pdf => Self::InputFile { filename: PDF_NAME, file_data: attachment.data_url() },
+        }
+    }
 }
 
 impl<'a> ItemOut<'a> {
@@ -140,7 +160,7 @@ impl<'a> ItemOut<'a> {
             "assistant" => PartOut::OutputText { text },
             _ => PartOut::InputText { text },
         };
-        Self::Message { role, content: [part] }
+        Self::Message { role, content: vec![part] }
     }
 }
 
@@ -199,7 +219,15 @@ fn render_piece(message: &Json) -> Piece {
     let mut items: Vec<String> = Vec::new();
     // Results come first, because each must follow its call.
     for result in message.tool_results() {
-        let (call_id, output) = (&result.tool_use_id, &error_text(result));
+        let (call_id, text) = (&result.tool_use_id, &error_text(result));
+        let attached = result.attachments();
+        let output = match attached.is_empty() {
+            true => OutputOut::Text(text),
+            false => {
+                let parts = std::iter::once(PartOut::InputText { text });
+                OutputOut::Parts(parts.chain(attached.iter().map(PartOut::attached)).collect())
+            }
+        };
         items.push(rendered(&ItemOut::FunctionCallOutput { call_id, output }));
     }
     for block in &message.content {
@@ -214,7 +242,11 @@ fn render_piece(message: &Json) -> Piece {
             Block::Other(item) if is_sendable_reasoning(item) => {
                 items.push(item.as_str().to_owned());
             }
-            Block::ToolResult(_) | Block::Other(_) => {}
+            Block::Other(item) => items.extend(Attachment::read(item).map(|attachment| {
+                let content = vec![PartOut::attached(&attachment)];
+                rendered(&ItemOut::Message { role: message.role.as_str(), content })
+            })),
+            Block::ToolResult(_) => {}
         }
     }
     // Reasoning alone is refused: an item of the reply must follow it.
@@ -262,6 +294,20 @@ mod tests {
         let words = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"(no words)"}]}"#;
         let alone = format!(r#"{{"role":"assistant","content":[{reasoning}]}}"#);
         assert_eq!(piece(&alone), [reasoning, words].join(","));
+    }
+
+    #[test]
+    fn images_stand_in_the_result_and_documents_in_messages() {
+        let image = Attachment::of("image/png", b"png").block();
+        let pdf = Attachment::of("application/pdf", b"pdf").block();
+        let (image, pdf) = (image.as_str(), pdf.as_str());
+        let result = format!(
+            r#"{{"type":"tool_result","tool_use_id":"c1","content":[{{"type":"text","text":"x"}},{image}]}}"#
+        );
+        let message = format!(r#"{{"role":"user","content":[{result},{pdf}]}}"#);
+        let output = r#"{"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"x"},{"type":"input_image","image_url":"data:image/png;base64,cG5n"}]}"#;
+        let file = r#"{"type":"message","role":"user","content":[{"type":"input_file","filename":"document.pdf","file_data":"data:application/pdf;base64,cGRm"}]}"#;
+        assert_eq!(piece(&message), [output, file].join(","));
     }
 
     #[test]

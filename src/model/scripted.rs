@@ -109,7 +109,7 @@ mod tests {
             agent_id: AgentId::from_text("task/helper-1"),
             turn,
             head: Head(head.into()),
-            pieces: Rendering::default().render(&sendable, model),
+            pieces: Rendering::default().render(&sendable, model, &[]),
             max_output_tokens: 100,
             context: ContextWork::Nothing,
             no_calls: false,

@@ -184,7 +184,7 @@ fn request(client: &dyn Model, spec: &ModelSpec) -> Result<Request, ModelError> 
         agent_id: AgentId::from_text(AGENT),
         turn: 1,
         head: client.head(spec, "", &[]),
-        pieces: Rendering::default().render(&sendable, client),
+        pieces: Rendering::default().render(&sendable, client, &[]),
         max_output_tokens: output_tokens(spec),
         context: ContextWork::Nothing,
         no_calls: false,

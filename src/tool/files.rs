@@ -16,6 +16,7 @@ use super::workspace::Workspace;
 use super::{Change, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
 use crate::id::Name;
 use crate::message::Json;
+use crate::message::media::{self, Attachment, Media};
 use crate::tool::BoxFuture;
 use crate::turn::{Effect, FileChange};
 
@@ -36,8 +37,9 @@ fn read_spec() -> ToolSpec {
     ToolSpec {
         name: Name::new("read_file").expect("a valid name"),
         description: format!(
-            "Reads a text file. Gives at most {} lines and {} characters; when more follows, the \
-             last line says how many lines, and `offset` reads on.",
+            "Reads a text file, or an image (PNG, JPEG, GIF, WebP) or a PDF if you can read those. Gives \
+             at most {} lines and {} characters; when more follows, the last line says how many lines, \
+             and `offset` reads on.",
             read::MAX_LINES,
             read::MAX_CHARS
         ),
@@ -133,6 +135,7 @@ impl Tool for ReadFile {
         Box::pin(async move {
             let asked: ReadArguments = arguments(&input)?;
             let workspace = context.workspace.clone();
+            let known = context.media.clone();
             let read = move |stop: &_| {
                 let place = workspace.place(&asked.path)?;
                 let (file, size) = place.open()?;
@@ -143,6 +146,9 @@ impl Tool for ReadFile {
                 let text = read::read(blocking::Stoppable::new(file, stop), size, window);
                 match text.map_err(|error| place.refused("read", error))? {
                     read::Text::Shown(text) => Ok(ToolOutput::ok(text)),
+                    read::Text::Media(kind, bytes) => {
+                        attached(&asked.path, kind, &bytes, size, &known)
+                    }
                     read::Text::Refused(reason) => {
                         Err(ToolError::Failed(format!("`{}` {reason}", asked.path)))
                     }
@@ -151,6 +157,28 @@ impl Tool for ReadFile {
             blocking::run(&context, read).await
         })
     }
+}
+
+/// Returns an image or a PDF to a model that reads it. `bytes` holds the file, or too much of it.
+fn attached(
+    path: &str,
+    kind: &'static str,
+    bytes: &[u8],
+    size: u64,
+    known: &[Media],
+) -> Result<ToolOutput, ToolError> {
+    let medium = media::medium(kind);
+    let refused = if !known.contains(&medium) {
+        format!("which you cannot read: `media` of your model does not name `{}`", medium.name())
+    } else if bytes.len() as u64 > read::MAX_MEDIA_BYTES {
+        format!("more than the {} that a request takes", read::MAX_MEDIA_BYTES)
+    } else {
+        let output = ToolOutput::ok(format!("{path}: {kind}, {} bytes", bytes.len()));
+        return Ok(ToolOutput { attached: Some(Attachment::of(kind, bytes).block()), ..output });
+    };
+    Err(ToolError::Failed(format!(
+        "`{path}` is a file of type {kind} with {size} bytes, {refused}"
+    )))
 }
 
 struct WriteFile {
@@ -271,6 +299,7 @@ pub(super) mod tests {
                 read_only: false,
                 unseen: Default::default(),
                 skills: self.skills.clone().into(),
+                media: [Media::Image].into(),
                 timeout: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),
                 cancel: CancellationToken::new(),
@@ -301,6 +330,28 @@ pub(super) mod tests {
     }
 
     use serde_json::json;
+
+    #[tokio::test]
+    async fn an_image_is_attached_and_what_the_model_cannot_read_is_refused() {
+        let bench = Bench::new();
+        bench.file("shot.txt", b"\x89PNG\r\n\x1a\n\0\0pixels");
+        let output = bench.call("read_file", json!({"path": "shot.txt"})).await.unwrap();
+        assert_eq!(output.text, "shot.txt: image/png, 16 bytes");
+        let attached = Attachment::read(&output.attached.unwrap()).unwrap();
+        let bytes = std::fs::read(bench.path("shot.txt")).unwrap();
+        assert_eq!(attached, Attachment::of("image/png", &bytes));
+        bench.file("paper.pdf", b"%PDF-1.7 text");
+        let error = bench.error("read_file", json!({"path": "paper.pdf"})).await;
+        assert!(error.contains("application/pdf with 13 bytes, which you cannot read"), "{error}");
+        let huge = [b"GIF89a".as_slice(), &vec![1; read::MAX_MEDIA_BYTES as usize]].concat();
+        bench.file("huge.gif", &huge);
+        let error = bench.error("read_file", json!({"path": "huge.gif"})).await;
+        assert!(error.contains("more than the 3750000"), "{error}");
+        bench.file("just.gif", &huge[..read::MAX_MEDIA_BYTES as usize]);
+        assert!(
+            bench.call("read_file", json!({"path": "just.gif"})).await.unwrap().attached.is_some()
+        );
+    }
 
     #[tokio::test]
     async fn a_file_is_written_edited_and_read() {

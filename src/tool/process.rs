@@ -229,7 +229,7 @@ async fn finished(
     let printed = printed.and_then(|printed| printed);
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
     let Output { text, stored } = output;
-    Ok(ToolOutput { text, stored, ending, errors: errors.text, left_behind })
+    Ok(ToolOutput { text, stored, ending, errors: errors.text, left_behind, attached: None })
 }
 
 /// Writes the input to the command, which need not read it.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::Program;
 use crate::id::Name;
 use crate::message::Json;
+use crate::message::media::Media;
 use crate::permission::Permissions;
 use crate::schema::Schema;
 use crate::spec::OutputFormat;
@@ -66,6 +67,8 @@ struct VisibleModel<'a> {
     extra_body: Option<&'a Json>,
     #[serde(skip_serializing_if = "<[Name]>::is_empty")]
     fallbacks: &'a [Name],
+    #[serde(skip_serializing_if = "<[Media]>::is_empty")]
+    media: &'a [Media],
 }
 
 impl<'a> Content<'a> {
@@ -160,6 +163,7 @@ impl<'a> VisibleModel<'a> {
             thinking_mode: spec.thinking_mode,
             extra_body: spec.extra_body.as_ref(),
             fallbacks: &spec.fallbacks,
+            media: &spec.media,
         }
     }
 }

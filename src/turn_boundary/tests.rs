@@ -40,6 +40,7 @@ fn model(context_window: u64, thinking: Thinking) -> ModelSpec {
         price: Some(Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 }),
         thinking,
         thinking_mode: None,
+        media: Vec::new(),
         fallbacks: Vec::new(),
         fallback_cooldown: fallback_cooldown(),
         capabilities: Declared::default(),

@@ -86,7 +86,7 @@ impl Talk {
             agent_id,
             turn,
             head,
-            pieces: self.rendering.render(&sendable, &*model.model),
+            pieces: self.rendering.render(&sendable, &*model.model, &model.spec.media),
             max_output_tokens: model.spec.max_output_tokens,
             context,
             no_calls: false,

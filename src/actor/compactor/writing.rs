@@ -245,12 +245,14 @@ impl Writing<'_> {
         let rules = Rules { tools, ..Rules::default() };
         let sendable = validity::check(&view, None, &rules);
         let sendable = sendable.map_err(|invalid| SummaryError::Model(invalid.to_string()))?;
+        let service = &self.service;
+        let pieces = Rendering::default().render(&sendable, &*service.model, &service.spec.media);
         let request = Request {
             agent: Name::new(NAME).expect("the compactor's name is a name"),
             agent_id: self.agent.clone(),
             turn: 1,
             head: head.clone(),
-            pieces: Rendering::default().render(&sendable, &*self.service.model),
+            pieces,
             max_output_tokens: max_tokens,
             context: ContextWork::Nothing,
             no_calls: false,

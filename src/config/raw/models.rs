@@ -13,11 +13,12 @@ use crate::config::shape::kinds::{
 };
 use crate::config::shape::{Kind, List, ListOr, Named, Read, Section, sections, words};
 use crate::config::tree::Places;
+use crate::message::media::Media;
 use crate::model::openai::MaxTokensField;
 use crate::spec::capability::Capability;
 use crate::spec::{Thinking, fallback_cooldown};
 
-words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota PriceList }
+words! { Wire Thinking CacheTime ServiceName MaxTokensField OnQuota PriceList Media }
 
 /// The value of a header as the file writes it.
 #[derive(Debug)]
@@ -215,6 +216,9 @@ sections! {
         /// the table: `bound`, while nothing before it
         /// changes (after an edit it is left out), or `free`, always.
         thinking: Json, THINKING => "`bound`, and the provider's own mode", gives "bad_value", "conflict", "unknown_key";
+        /// What the model reads besides text, `image` and `pdf`: such files are given to it by `read_file`. To
+        /// other models a sentence stands in their place.
+        media: List<Media>, Kind::List(&words_of::<Media>(&[])) => "what the service's newest models read";
         /// The known capabilities of the model's provider, or `"probe"` to ask the provider before
         /// the first call: `context_editing`, it clears old tool results and thinking;
         /// `compact_threshold`, it summarises during a reply; `compact_on_demand`, it summarises

@@ -3,6 +3,7 @@
 //! A table of plain data. A provider that names one with `service` gets what its own keys leave open.
 
 use super::models::{ServiceName, Wire};
+use crate::message::media::Media;
 use crate::model::openai::{KeyHeader, MaxTokensField, OpenAiProfile};
 
 /// What is known of a service.
@@ -16,6 +17,8 @@ pub(in crate::config) struct Service {
     /// The variable of the key by the service's own documentation; absent where it needs none.
     pub(in crate::config) key: Option<&'static str>,
     pub(in crate::config) profile: OpenAiProfile,
+    /// What its newest models read besides text.
+    pub(in crate::config) media: &'static [Media],
     /// True if its models can be held to a schema.
     pub(in crate::config) holds_to_schema: bool,
 }
@@ -37,16 +40,21 @@ const OPENAI: OpenAiProfile = OpenAiProfile {
 /// What servers accept that refuse fields which they do not know.
 const STRICT: OpenAiProfile = OpenAiProfile { send_reasoning: false, ..COMPATIBLE };
 
+/// Images and PDFs.
+pub(in crate::config) const BOTH: &[Media] = &[Media::Image, Media::Pdf];
+
 /// Returns what is known of a service.
 pub(in crate::config) const fn known(name: ServiceName) -> Service {
     match name {
         ServiceName::Anthropic => Service {
             wire: Wire::Anthropic,
+            media: BOTH,
             holds_to_schema: true,
             ..public("https://api.anthropic.com", Some("ANTHROPIC_API_KEY"))
         },
         ServiceName::OpenAi => Service {
             profile: OPENAI,
+            media: BOTH,
             holds_to_schema: true,
             ..public("https://api.openai.com/v1", Some("OPENAI_API_KEY"))
         },
@@ -54,10 +62,14 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
             public("https://openrouter.ai/api/v1", Some("OPENROUTER_API_KEY"))
         }
         ServiceName::DeepSeek => public("https://api.deepseek.com/v1", Some("DEEPSEEK_API_KEY")),
-        ServiceName::Gemini => public(
-            "https://generativelanguage.googleapis.com/v1beta/openai",
-            Some("GEMINI_API_KEY"),
-        ),
+        // Its compatible API takes no PDFs.
+        ServiceName::Gemini => Service {
+            media: &[Media::Image],
+            ..public(
+                "https://generativelanguage.googleapis.com/v1beta/openai",
+                Some("GEMINI_API_KEY"),
+            )
+        },
         ServiceName::Groq => Service {
             profile: STRICT,
             ..public("https://api.groq.com/openai/v1", Some("GROQ_API_KEY"))
@@ -73,6 +85,7 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
         }
         ServiceName::Azure => Service {
             profile: OpenAiProfile { key_header: KeyHeader::ApiKey, ..OPENAI },
+            media: BOTH,
             holds_to_schema: true,
             ..private("https://RESOURCE.openai.azure.com/openai/v1")
         },
@@ -88,8 +101,15 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
 /// Returns a service with one address for everybody.
 const fn public(base_url: &'static str, key: Option<&'static str>) -> Service {
     let (wire, profile) = (Wire::OpenAi, COMPATIBLE);
-    let holds_to_schema = false;
-    Service { wire, base_url: Some(base_url), example: base_url, key, profile, holds_to_schema }
+    Service {
+        wire,
+        base_url: Some(base_url),
+        example: base_url,
+        key,
+        profile,
+        media: &[],
+        holds_to_schema: false,
+    }
 }
 
 /// Returns a service that gives each customer an address.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::persist::{Persist, Persisted, candidates, proposal};
 use super::{Proposal, Surroundings};
+use crate::context::measure::message_chars;
 use crate::context::view::{Slot, View};
 use crate::message::{Message, ResultContent};
 
@@ -76,12 +77,12 @@ impl Budget {
     }
 }
 
-/// Returns the characters of a message's results: of a text, or of the JSON of anything else.
+/// Returns the characters of a message's results: of a text, or of the JSON of anything else, whose images count as their tokens.
 fn result_chars(slot: &Slot) -> usize {
     let Ok(message) = slot.entry.json.decode::<Message>() else { return 0 };
     let sizes = message.tool_results().map(|result| match &result.content {
         ResultContent::Text(text) => text.chars().count(),
-        ResultContent::Blocks(blocks) => blocks.as_str().chars().count(),
+        ResultContent::Blocks(blocks) => message_chars(blocks),
     });
     sizes.sum()
 }

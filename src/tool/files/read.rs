@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use crate::message::media::media_type;
+
 /// Largest number of lines that a call returns unless it names a number: as many as Claude Code
 /// reads at once.
 pub(super) const MAX_LINES: u64 = 2_000;
@@ -14,6 +16,10 @@ pub(super) const MAX_CHARS: usize = 50_000;
 /// Bytes at the start of a file that are searched for a NUL, which marks a binary file; git's
 /// number.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
+
+/// Largest image or PDF that is read, in bytes: in base64 it has the 5 MB that the Messages API takes for
+/// an image. The other services take more.
+pub(super) const MAX_MEDIA_BYTES: u64 = 3_750_000;
 
 /// Range of lines that a call asks for.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +35,9 @@ pub(super) struct Window {
 pub(super) enum Text {
     /// The lines.
     Shown(String),
+    /// A file of this media type that models may read, and its bytes: one more than may be read if it is
+    /// too large.
+    Media(&'static str, Vec<u8>),
     /// Reason why there are no lines, worded to follow the file's name.
     Refused(String),
 }
@@ -39,6 +48,11 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     let mut file = file;
     let mut probe = Vec::with_capacity(BINARY_PROBE_BYTES);
     file.by_ref().take(BINARY_PROBE_BYTES as u64).read_to_end(&mut probe)?;
+    if let Some(kind) = media_type(&probe) {
+        let room = (MAX_MEDIA_BYTES + 1).saturating_sub(probe.len() as u64);
+        file.take(room).read_to_end(&mut probe)?;
+        return Ok(Text::Media(kind, probe));
+    }
     if probe.contains(&0) {
         return Ok(Text::Refused(format!("is binary ({size} bytes)")));
     }
@@ -164,7 +178,7 @@ mod tests {
     fn shown(text: impl AsRef<[u8]>, offset: u64, limit: u64) -> String {
         match window(text, offset, limit) {
             Text::Shown(text) => text,
-            Text::Refused(reason) => panic!("refused: {reason}"),
+            other => panic!("not shown: {other:?}"),
         }
     }
 

@@ -155,6 +155,7 @@ fn context(
         read_only: false,
         unseen: Default::default(),
         skills: Arc::default(),
+        media: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,
         cancel: CancellationToken::new(),
