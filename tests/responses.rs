@@ -106,3 +106,56 @@ async fn failures_have_their_kinds() {
         assert_eq!(ended.task("t1").2, Some(kind), "{code}");
     }
 }
+
+/// A summary as the server writes it: sealed, with spaces and escapes of its own.
+const SUMMARY: &str = r#"{"id":"cmp_1","type":"compaction",  "encrypted_content":"zA\/+="}"#;
+
+fn summarising(provider: &Provider) -> String {
+    graph(provider).replace(
+        "[models.main]",
+        "[models.main]\ncapabilities = [\"compact_threshold\"]\ncontext_window = 200_000",
+    ) + "[compaction]\nstrategy = \"server_threshold\"\n[compaction.server]\ntrigger = 60_000\n"
+}
+
+#[tokio::test]
+async fn a_summary_by_the_server_stands_for_all_before_it_byte_for_byte() {
+    let answers = vec![
+        stream(&[REASONING, &call()]),
+        stream(&[SUMMARY, REASONING, &call()]),
+        stream(&[&said("{\"n\": 2}")]),
+    ];
+    let provider = Provider::script(answers).await;
+    let note = FakeTool::new("note", Effect::Once, |count, _| async move {
+        Ok(ToolOutput::ok(format!("noted {count}")))
+    });
+    let ended = Setup::new().tool(&note).run(&summarising(&provider)).await;
+    assert_eq!((ended.output("t1").as_str(), note.calls()), ("{\"n\": 2}", 2));
+    let requests: Vec<Asked> = provider.requests();
+    let management = json!([{"type": "compaction", "compact_threshold": 60_000}]);
+    for request in &requests {
+        assert_eq!(request.json()["context_management"], management);
+    }
+    let sent = String::from_utf8(requests[2].body.to_vec()).expect("text");
+    assert!(sent.contains(SUMMARY), "{sent}");
+    assert!(!sent.contains("noted 1") && sent.contains("noted 2"), "{sent}");
+    let input = requests[2].json()["input"].clone();
+    let kinds: Vec<&Value> = input.as_array().expect("items").iter().map(|i| &i["type"]).collect();
+    // The request stands behind the summary in its own words.
+    let expected = ["compaction", "message", "reasoning", "function_call", "function_call_output"];
+    assert_eq!(kinds, expected);
+    assert!(input[1].to_string().contains("Go."), "{input}");
+}
+
+#[tokio::test]
+async fn a_server_without_summaries_is_asked_for_one_once() {
+    let error = json!({"error": {"message": "Unknown parameter: 'context_management'.", "type": "invalid_request_error"}});
+    let refused = Fault::Http { status: 400, headers: Vec::new(), body: error.to_string() };
+    let answers = vec![Answer::fault(refused), stream(&[&said("{\"n\": 2}")])];
+    let provider = Provider::script(answers).await;
+    let note = FakeTool::new("note", Effect::Once, |_, _| async { Ok(ToolOutput::ok("noted")) });
+    let ended = Setup::new().tool(&note).run(&summarising(&provider)).await;
+    assert_eq!(ended.output("t1"), "{\"n\": 2}");
+    let asked = provider.requests();
+    let asks = |asked: &Asked| asked.json().get("context_management").is_some();
+    assert_eq!(asked.iter().map(asks).collect::<Vec<_>>(), [true, false]);
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::health::{Admitted, Falls};
 use super::model_service::ModelService;
 use super::services::Services;
+use crate::context::provider::compaction_block::{is_sealed, summary_text};
 use crate::context::provider::server::ContextWork;
 use crate::context::view::rules::Kind;
 use crate::message::media::readable;
@@ -175,16 +176,30 @@ pub(super) fn is_due(error: &ModelError, attempt: u32) -> bool {
 #[derive(Debug)]
 pub struct Source {
     /// The system prompt.
-    pub system: String,
+    system: String,
     /// The text after it that changes from time to time.
-    pub context: String,
+    context: String,
     /// The tools.
-    pub tools: Arc<[ToolSpec]>,
+    tools: Arc<[ToolSpec]>,
     /// The messages of the checked view.
-    pub messages: Vec<Json>,
+    messages: Vec<Json>,
 }
 
 impl Source {
+    /// Takes what a request was rendered from; `None` if it begins with a summary that only the service can
+    /// read which wrote it: another model would know nothing of what came before.
+    pub(super) fn of(
+        system: String,
+        context: String,
+        tools: Arc<[ToolSpec]>,
+        messages: Vec<Json>,
+    ) -> Option<Self> {
+        let first = messages.first().filter(|first| first.as_str().contains("encrypted_content"));
+        let first = first.and_then(|first| Message::read(first.as_str()).ok());
+        let is_readable = first.is_none_or(|first| !first.content.iter().any(is_sealed));
+        is_readable.then_some(Self { system, context, tools, messages })
+    }
+
     /// Renders a request for another model. Thinking is left out: only the model that thought it can
     /// read it.
     pub(super) fn request(&self, service: &ModelService, request: &Request) -> Request {
@@ -212,7 +227,14 @@ fn without_thinking(message: &Json) -> Json {
     let Ok(mut read) = Message::read(message.as_str()) else { return message.clone() };
     let before = read.content.len();
     drop_thinking(&mut read);
-    if read.content.len() == before {
+    let mut is_same = read.content.len() == before;
+    for block in &mut read.content {
+        // A summary that the provider wrote is a block of its own protocol.
+        if let Some(summary) = summary_text(block) {
+            (*block, is_same) = (Block::Text(summary), false);
+        }
+    }
+    if is_same {
         return message.clone();
     }
     if read.content.is_empty() {

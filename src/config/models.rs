@@ -107,7 +107,12 @@ fn max_output_tokens(raw: &Model) -> u64 {
 
 fn spec(name: Name, provider: Name, raw: &Model, setting: Setting<'_>) -> ModelSpec {
     let problems = setting.problems;
-    let thinking = thinking(raw, problems);
+    let own = raw.provider.as_ref().and_then(|provider| setting.raw.providers.value(provider));
+    let thinking = match own.and_then(|provider| *provider.kind) {
+        // The items of this protocol are sealed one by one, whatever stands before them.
+        Some(Wire::OpenAiResponses) if !raw.thinking.is_set() => (Thinking::Free, None),
+        _ => thinking(raw, problems),
+    };
     if let Some((Json::Object(fields), place)) = raw.extra_body.placed()
         && thinking.1.is_some()
         && fields.contains_key("thinking")

@@ -19,6 +19,7 @@ use crate::model::http::is_loopback;
 use crate::model::openai::OpenAiProfile;
 use crate::policy::RetryPolicy;
 use crate::redaction::without_keys;
+use crate::spec::capability::{Capability, Declared};
 use crate::spec::{AgentSpec, ModelSpec};
 
 /// The protocol that a provider speaks.
@@ -412,7 +413,12 @@ pub(super) fn is_scripted(providers: &BTreeMap<Name, ProviderSpec>, model: &Mode
 const RESPONSES_FIELDS: [&str; 7] =
     ["include", "input", "instructions", "max_output_tokens", "reasoning", "store", "text"];
 
-/// Reports `capabilities` of a model whose provider's protocol has none.
+/// Returns true if the one capability of the Responses API is stated, and no other.
+fn is_only_threshold(declared: &Declared) -> bool {
+    matches!(declared, Declared::Listed(all) if all.names().eq([Capability::CompactThreshold.name()]))
+}
+
+/// Reports `capabilities` that the protocol of a model's provider does not have.
 pub(super) fn check_capabilities(
     setting: Setting<'_>,
     models: &BTreeMap<Name, ModelSpec>,
@@ -435,9 +441,16 @@ pub(super) fn check_capabilities(
             let message = format!("`extra_body` has `{own}`, and {of}, which writes it itself");
             setting.problems.error("conflict", place, message, "leave it out");
         }
-        if let Some(at) = model.capabilities.at() {
-            let message = format!("{of}, which has none");
-            setting.problems.error("conflict", &at.key, message, "leave `capabilities` out");
+        let stated = spec.map(|spec| &spec.capabilities);
+        let is_known = kind == "openai-responses" && stated.is_some_and(is_only_threshold);
+        if let Some(at) = model.capabilities.at().filter(|_| !is_known) {
+            let (message, help) = match kind {
+                "openai-responses" => {
+                    (format!("{of}, which has one"), "use `[\"compact_threshold\"]`")
+                }
+                _ => (format!("{of}, which has none"), "leave `capabilities` out"),
+            };
+            setting.problems.error("conflict", &at.key, message, help);
         }
         let asks = spec.is_some_and(|spec| spec.thinking_mode.is_some());
         if let Some(at) = model.thinking.at().filter(|_| asks) {

@@ -10,6 +10,8 @@ use reqwest::header::HeaderMap;
 use serde::Serialize;
 
 use self::assembly::ResponseAssembly;
+use crate::context::provider::compaction_block::is_sealed;
+use crate::context::provider::server::{ContextWork, ServerEdit};
 use crate::message::media::{Attachment, Media};
 use crate::message::{Block, Json, Message};
 use crate::model::http::{
@@ -17,12 +19,18 @@ use crate::model::http::{
     with_extra,
 };
 use crate::model::openai::{OpenAiProfile, PDF_NAME, cache_key, error_text, joined};
-use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::model::{
+    BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
+};
 use crate::spec::ModelSpec;
+use crate::spec::capability::Capability;
 use crate::tool::ToolSpec;
 
 /// The type of the item that has the model's reasoning.
 const REASONING: &str = "reasoning";
+
+/// The type of the item that stands for everything before it.
+const COMPACTION: &str = "compaction";
 
 /// What stands for a message of which nothing can be sent: every message needs an item.
 const NO_WORDS: &str = "(no words)";
@@ -73,7 +81,7 @@ impl Model for Responses {
         Box::pin(async move {
             let assembly = ResponseAssembly::default();
             let reply = self.transport.exchange(parts, HeaderMap::new(), assembly, deltas).await;
-            reply.map_err(|error| judge_schema(&request, error))
+            reply.map_err(|error| judge_context(&request, judge_schema(&request, error)))
         })
     }
 }
@@ -199,6 +207,9 @@ fn render_head(
 /// Returns the fields after the messages.
 fn tail(request: &Request) -> String {
     let limit = request.max_output_tokens;
+    let management = threshold(&request.context).map(|tokens| {
+        format!(r#","context_management":[{{"type":"{COMPACTION}","compact_threshold":{tokens}}}]"#)
+    });
     let choice = if request.no_calls { r#","tool_choice":"none""# } else { "" };
     let format = request.answer_schema.as_ref().map(|schema| {
         let strict = is_closed(&schema.to_value(), Optional::Refused);
@@ -207,7 +218,35 @@ fn tail(request: &Request) -> String {
             r#","text":{{"format":{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}}}"#
         )
     });
-    format!(r#","max_output_tokens":{limit}{choice}{}"#, format.unwrap_or_default())
+    format!(
+        r#","max_output_tokens":{limit}{choice}{}{}"#,
+        format.unwrap_or_default(),
+        management.unwrap_or_default()
+    )
+}
+
+/// Returns the size in tokens above which the server is asked to summarise what is before.
+fn threshold(work: &ContextWork) -> Option<u64> {
+    let ContextWork::Edit(edits) = work else { return None };
+    edits.iter().find_map(|edit| match edit {
+        ServerEdit::Compact(compact) => Some(compact.trigger_tokens),
+        ServerEdit::ClearThinking(_) | ServerEdit::ClearToolUses(_) => None,
+    })
+}
+
+/// Names the capability if a refusal is about it, so that the client shrinks the conversation itself.
+fn judge_context(request: &Request, error: ModelError) -> ModelError {
+    let is_about = error.status == Some(400)
+        && error.class == ErrorClass::Fatal
+        && ["context_management", "compact_threshold"]
+            .iter()
+            .any(|field| error.message.contains(field));
+    match threshold(&request.context).filter(|_| is_about) {
+        Some(_) => {
+            ModelError { class: ErrorClass::Unsupported(Capability::CompactThreshold), ..error }
+        }
+        None => error,
+    }
 }
 
 /// Renders one message in block form as one or several items, joined by commas. Reasoning of this protocol
@@ -239,7 +278,7 @@ fn render_piece(message: &Json) -> Piece {
                 let arguments = arguments.as_str();
                 items.push(rendered(&ItemOut::FunctionCall { call_id, name, arguments }));
             }
-            Block::Other(item) if is_sendable_reasoning(item) => {
+            Block::Other(item) if is_sendable(item) => {
                 items.push(item.as_str().to_owned());
             }
             Block::Other(item) => items.extend(Attachment::read(item).map(|attachment| {
@@ -250,8 +289,11 @@ fn render_piece(message: &Json) -> Piece {
         }
     }
     // Reasoning alone is refused: an item of the reply must follow it.
-    let has_words = message.content.iter().any(|block| !matches!(block, Block::Other(_)));
-    if !has_words {
+    let is_said = |block: &Block| match block {
+        Block::Other(item) => is_sealed(block) || Attachment::read(item).is_some(),
+        Block::Text(_) | Block::ToolUse(_) | Block::ToolResult(_) => true,
+    };
+    if !message.content.iter().any(is_said) {
         items.push(rendered(&ItemOut::said(message.role.as_str(), NO_WORDS)));
     }
     let blocks = message.content.len();
@@ -262,11 +304,12 @@ fn rendered(item: &ItemOut<'_>) -> String {
     Json::encode(item).as_str().to_owned()
 }
 
-/// Returns true if a block is reasoning that this API gave and can read again: without its encrypted content
+/// Returns true if a block is an item that this API gave and can read again: without its encrypted content
 /// the server would have to know it.
-fn is_sendable_reasoning(item: &Json) -> bool {
+fn is_sendable(item: &Json) -> bool {
     let item = item.to_value();
-    item["type"] == REASONING && item["encrypted_content"].is_string()
+    (item["type"] == REASONING || item["type"] == COMPACTION)
+        && item["encrypted_content"].is_string()
 }
 
 #[cfg(test)]

@@ -62,12 +62,9 @@ impl Talk {
             return None;
         }
         let sendable = outgoing.check(tool_names).ok()?;
-        Some(Source {
-            system: system.clone(),
-            context: outgoing.view.system().unwrap_or_default().to_owned(),
-            tools: tools.clone(),
-            messages: sendable.messages().map(|message| message.json()).collect(),
-        })
+        let messages = sendable.messages().map(|message| message.json()).collect();
+        let context = outgoing.view.system().unwrap_or_default().to_owned();
+        Source::of(system.clone(), context, tools.clone(), messages)
     }
 
     /// Makes the request that sends a view, behind this front.

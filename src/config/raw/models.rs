@@ -215,14 +215,14 @@ sections! {
         /// `{ type = "disabled" }`; or only the rule by which its thinking stays valid, which is `rule` in
         /// the table: `bound`, while nothing before it
         /// changes (after an edit it is left out), or `free`, always.
-        thinking: Json, THINKING => "`bound`, and the provider's own mode", gives "bad_value", "conflict", "unknown_key";
+        thinking: Json, THINKING => "`bound` (`free` for kind `openai-responses`), and the provider's own mode", gives "bad_value", "conflict", "unknown_key";
         /// What the model reads besides text, `image` and `pdf`: such files are given to it by `read_file`. To
         /// other models a sentence stands in their place.
         media: List<Media>, Kind::List(&words_of::<Media>(&[])) => "what the service's newest models read";
         /// The known capabilities of the model's provider, or `"probe"` to ask the provider before
         /// the first call: `context_editing`, it clears old tool results and thinking;
         /// `compact_threshold`, it summarises during a reply; `compact_on_demand`, it summarises
-        /// when a request asks for it.
+        /// when a request asks for it. Kind `openai-responses` has `compact_threshold`.
         capabilities: ListOr, CAPABILITIES => "none", gives "conflict";
         /// Fields of every request that callsheet does not know, like `{ thinking = { type = "enabled",
         /// budget_tokens = 4000 } }` or `{ top_k = 20 }`. They are sent as they are.

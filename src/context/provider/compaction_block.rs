@@ -29,6 +29,20 @@ fn is_compaction(block: &Block) -> bool {
     matches!(block, Block::Other(raw) if raw.to_value()["type"] == KIND)
 }
 
+/// Returns true if a block stands for the messages before it: a summary, in words or encrypted.
+fn is_summary(block: &Block) -> bool {
+    summary_text(block).is_some() || is_sealed(block)
+}
+
+/// Returns true for a summary that only the service that wrote it can read.
+#[must_use]
+pub fn is_sealed(block: &Block) -> bool {
+    let Block::Other(raw) = block else { return false };
+    let value = raw.to_value();
+    let sealed = value["encrypted_content"].as_str();
+    value["type"] == KIND && sealed.is_some_and(|sealed| !sealed.is_empty())
+}
+
 /// Moves the summary of the newest reply to the front of the view, and returns the edits that did
 /// it. A second call changes nothing.
 pub fn adopt(view: &mut View) -> Vec<AppliedEdit> {
@@ -54,7 +68,7 @@ fn newest_reply(view: &View) -> Option<(Slot, Message)> {
 fn edits(view: &View, slot: &Slot, reply: &Message) -> Vec<Edit> {
     let content = &reply.content;
     let becomes = |with: Vec<Json>| Edit::Replace { from: slot.from, to: slot.to, with };
-    let Some(at) = content.iter().rposition(|block| summary_text(block).is_some()) else {
+    let Some(at) = content.iter().rposition(is_summary) else {
         // A summary that failed, and nothing else: as if there had been no reply.
         let is_nothing = content.iter().all(is_compaction);
         return is_nothing.then(|| becomes(Vec::new())).into_iter().collect();

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::REASONING;
+use super::{COMPACTION, REASONING};
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
@@ -56,7 +56,8 @@ enum Part {
         name: String,
         arguments: Arguments,
     },
-    Reasoning(Option<Json>),
+    /// Reasoning, or a summary of what came before, which goes back as it came.
+    Kept(&'static str, Option<Json>),
     /// An item of a tool of the provider, or of a later version: it has no place in a request.
     Other,
 }
@@ -234,7 +235,7 @@ impl ResponseAssembly {
         let part = self.open(raw)?;
         match &part {
             Part::Call { name, .. } => deltas(Delta::Tool(name)),
-            Part::Message { .. } | Part::Reasoning(_) | Part::Other => deltas(Delta::Alive),
+            Part::Message { .. } | Part::Kept(..) | Part::Other => deltas(Delta::Alive),
         }
         self.items.insert(index, Item { part, is_done: false });
         Ok(())
@@ -252,7 +253,8 @@ impl ResponseAssembly {
                 self.bounds.content(id.len() + name.len())?;
                 Part::Call { id, name, arguments: Arguments::default() }
             }
-            REASONING => Part::Reasoning(None),
+            REASONING => Part::Kept(REASONING, None),
+            COMPACTION => Part::Kept(COMPACTION, None),
             _ => Part::Other,
         })
     }
@@ -294,7 +296,7 @@ impl ResponseAssembly {
                 *id = item.call_id.filter(|id| !id.is_empty()).unwrap_or(std::mem::take(id));
                 *name = item.name.filter(|name| !name.is_empty()).unwrap_or(std::mem::take(name));
             }
-            Part::Reasoning(kept) => {
+            Part::Kept(_, kept) => {
                 self.bounds.content(raw.get().len())?;
                 *kept = is_recordable(raw.get()).then(|| Json::of(raw));
             }
@@ -420,8 +422,8 @@ impl Part {
         match self {
             Self::Message { .. } => kind == "message",
             Self::Call { .. } => kind == "function_call",
-            Self::Reasoning(_) => kind == REASONING,
-            Self::Other => !["message", "function_call", REASONING].contains(&kind),
+            Self::Kept(of, _) => kind == *of,
+            Self::Other => !["message", "function_call", REASONING, COMPACTION].contains(&kind),
         }
     }
 
@@ -437,7 +439,7 @@ impl Part {
                 let input = received_input(arguments.into_text());
                 Some(Block::ToolUse(ToolCall { id, name, input }))
             }
-            Self::Reasoning(kept) => kept.map(Block::Other),
+            Self::Kept(_, kept) => kept.map(Block::Other),
             Self::Other => None,
         }
     }
