@@ -33,6 +33,8 @@ const ILL: Duration = Duration::from_millis(100);
 
 /// The silence after which a call is given up.
 const SILENCE: &str = "2500ms";
+/// Where no silence is the fault: a busy machine is not one.
+const PATIENCE: &str = "60s";
 
 /// What follows a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -203,7 +205,7 @@ async fn provider(fault: Fault, then: Then, often: Often) -> (Arc<Mutex<Ledger>>
     (ledger, provider)
 }
 
-fn graph(provider: &Provider, wire: Wire, agents: usize) -> String {
+fn graph(provider: &Provider, wire: Wire, agents: usize, silence: &str) -> String {
     let kind = if wire == Wire::Anthropic { "anthropic" } else { "openai" };
     let mut text = format!(
         r#"
@@ -219,8 +221,8 @@ jitter = false
 kind = "{kind}"
 base_url = "{url}"
 api_key = {{ env = "TEST_KEY" }}
-first_byte_timeout = "{SILENCE}"
-idle_timeout = "{SILENCE}"
+first_byte_timeout = "{silence}"
+idle_timeout = "{silence}"
 [providers.main.rate_limit]
 max_concurrency = 20
 on_quota = "fail"
@@ -261,7 +263,10 @@ async fn case(fault: Fault, then: Then, wire: Wire, often: Often) {
     let (ledger, provider) = provider(fault.clone(), then, often).await;
     let note = FakeTool::new("note", Effect::Once, |_, _| async { Ok(ToolOutput::ok("noted")) });
     let agents = often.agents();
-    let ended = Setup::new().tool(&note).run(&graph(&provider, wire, agents)).await;
+    let is_silent =
+        matches!(fault, Fault::StallBeforeHead | Fault::StallBeforeFirstByte | Fault::Stall(_));
+    let silence = if is_silent { SILENCE } else { PATIENCE };
+    let ended = Setup::new().tool(&note).run(&graph(&provider, wire, agents, silence)).await;
     let ledger = ledger.lock();
     let case = format!("{wire:?} {often:?} {fault:?}");
     let always = often == Often::Always;

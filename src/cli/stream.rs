@@ -264,7 +264,9 @@ impl Write for Log {
         let event = String::from_utf8_lossy(bytes);
         // The formatter escapes what texts hold of colours, and makes them itself.
         let event = with_colours(&indented(&event)) + "\n";
-        Stream::Err.print(&event).map(|()| bytes.len())
+        // A stderr that nobody reads any more is no error: the subscriber would report it there, and panic.
+        let _ = Stream::Err.print(&event);
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -112,9 +112,12 @@ impl RunDir {
     #[must_use]
     pub fn is_live(&self) -> bool {
         // A shared lock, so that any number of readers can look at the same time.
-        let Ok(file) = File::open(self.lock_file()) else { return false };
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
-        locked == Err(rustix::io::Errno::WOULDBLOCK)
+        let is_held = |path: &Path| {
+            let Ok(file) = File::open(path) else { return false };
+            let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
+            locked == Err(rustix::io::Errno::WOULDBLOCK)
+        };
+        is_held(&self.path) || is_held(&self.lock_file())
     }
 
     /// Makes the directory of a new run, with an empty journal, and takes its lock. When this
@@ -170,31 +173,41 @@ impl RunDir {
         self.lock()
     }
 
+    /// Locks the directory, which cannot be removed while it holds a journal, and then the lock file: it
+    /// names the holder, and older versions lock nothing else.
     fn lock(&self) -> Result<OwnedRun, JournalError> {
         let path = self.lock_file();
         let io = |error: io::Error| JournalError::io(path.display(), &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
+        let folder = File::open(&self.path);
+        let folder = folder.map_err(|error| JournalError::io(self.path.display(), &error))?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(io)?;
-        for left in (0..LOCK_TRIES).rev() {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(rustix::io::Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(LOCK_PAUSE),
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    let mut text = String::new();
-                    let holder = file.read_to_string(&mut text).ok();
-                    let holder = holder.and_then(|_| serde_json::from_str::<Holder>(&text).ok());
-                    return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
-                }
-                Err(error) => return Err(io(error.into())),
-            }
+        if !(take(&folder).map_err(io)? && take(&file).map_err(io)?) {
+            let mut text = String::new();
+            let holder = file.read_to_string(&mut text).ok();
+            let holder = holder.and_then(|_| serde_json::from_str::<Holder>(&text).ok());
+            return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
         }
         let holder = serde_json::to_string(&Holder::this()).expect("plain data encodes");
         let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
         written.map_err(io)?;
-        Ok(OwnedRun { dir: self.clone(), lock: Arc::new(file) })
+        Ok(OwnedRun { dir: self.clone(), lock: Arc::new((folder, file)) })
     }
+}
+
+/// Takes the exclusive lock of a file; returns false if another process holds it.
+fn take(file: &File) -> io::Result<bool> {
+    for left in (0..LOCK_TRIES).rev() {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) if left > 0 => std::thread::sleep(LOCK_PAUSE),
+            Err(rustix::io::Errno::WOULDBLOCK) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
 }
 
 /// The process that holds a run, as written into the lock file. It is for people only: the lock
@@ -220,12 +233,15 @@ impl Holder {
     }
 }
 
+/// The locked directory and the locked file in it.
+type Lock = (File, File);
+
 /// The right to write to a run. Its lock is held until the last clone is dropped; a writer holds a
 /// clone of its own.
 #[derive(Clone, Debug)]
 pub struct OwnedRun {
     dir: RunDir,
-    lock: Arc<File>,
+    lock: Arc<Lock>,
 }
 
 impl OwnedRun {
@@ -269,7 +285,7 @@ struct JournalFile {
     /// The path of the reserve file, which is removed when the disk is full.
     reserve: PathBuf,
     /// Keeps the run locked until the writer has ended, however long that takes.
-    _lock: Arc<File>,
+    _lock: Arc<Lock>,
 }
 
 impl Storage for JournalFile {
@@ -369,8 +385,12 @@ mod tests {
         let first = dir.create().unwrap();
         let pid = Some(std::process::id());
         assert_eq!(dir.own().unwrap_err(), JournalError::Locked { pid });
+        // The name of the lock file is not the lock.
+        fs::remove_file(dir.lock_file()).unwrap();
+        assert!(dir.is_live());
+        assert_eq!(dir.own().unwrap_err(), JournalError::Locked { pid: None });
         drop(first);
-        assert!(dir.own().is_ok());
+        assert!(!dir.is_live() && dir.own().is_ok());
     }
 
     #[tokio::test]

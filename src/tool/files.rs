@@ -37,9 +37,8 @@ fn read_spec() -> ToolSpec {
     ToolSpec {
         name: Name::new("read_file").expect("a valid name"),
         description: format!(
-            "Reads a text file, or an image (PNG, JPEG, GIF, WebP) or a PDF if you can read those. Gives \
-             at most {} lines and {} characters; when more follows, the last line says how many lines, \
-             and `offset` reads on.",
+            "Reads a text file, image or PDF. Gives at most {} lines and {} characters; when more \
+             follows, the last line says how many lines, and `offset` reads on.",
             read::MAX_LINES,
             read::MAX_CHARS
         ),

@@ -128,7 +128,7 @@ fn a_context_is_explained() {
     agent keep, turn 6: 12 messages in the view, 12 in the conversation
 
     system                 2
-    tools                190
+    tools                194
     requests               9
     tool results        1.0k
     placeholders          43
@@ -145,15 +145,15 @@ fn a_context_is_explained() {
     agent sum, turn 7: 6 messages in the view, 14 in the conversation
 
     system                 2
-    tools                190
+    tools                194
     requests               8
     summaries             65
     tool results          18
     text                   9
     tool calls            20
     other                 45
-    total                361 of 200.0k tokens
-    the provider counted 349 in turn 7
+    total                365 of 200.0k tokens
+    the provider counted 352 in turn 7
 
     what was changed, oldest first:
     micro: 2 results (2 to 4), 237 tokens less, record N, TIME

@@ -238,6 +238,27 @@ fn exactly_one_of_many_goes_on_with_a_run() {
     owner.end();
 }
 
+/// The lock file is only a name: without it the run still belongs to its owner, and so does its command.
+#[test]
+fn a_run_whose_lock_file_was_removed_still_has_its_owner() {
+    let desk = Desk::commands(
+        "[tasks.one]\nrun = 'echo $$ > pid; while [ ! -e go ]; do sleep 0.01; done; echo done'\n",
+    );
+    let owner = desk.start(&["run"]);
+    desk.wait_for_event("tool.started", |_| true);
+    std::fs::remove_file(desk.runs()[0].join("LOCK")).expect("removed");
+    for verb in [["resume"].as_slice(), &["rebuild", "desk"], &["resume", "--truncate-at", "3"]] {
+        let done = desk.call(verb);
+        assert_eq!(done.code, 75, "{verb:?}: {}", done.err);
+    }
+    assert_eq!(count(&desk, "run.opened"), 1);
+    assert_eq!(desk.json(&["ps", "--json"])[0]["state"], "running");
+    desk.write("go", "");
+    let done = owner.end();
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(desk.good(&["show", "/one", "--output"]).contains("done"));
+}
+
 #[test]
 fn a_stopped_owner_still_holds_its_run() {
     let desk = long();

@@ -97,7 +97,10 @@ fn an_idempotent_command_runs_again_after_a_crash_and_after_an_interruption() {
              idempotency_key = '{{{{ run.id }}}}:a'\nidempotent = {idempotent}\n"
         ));
         let run: Live = desk.start(&["run"]);
-        wait("the command", || desk.path().join("begun").exists().then_some(()));
+        // The shell makes the file before it writes the line.
+        let begun = desk.path().join("begun");
+        let has_line = || std::fs::read_to_string(&begun).is_ok_and(|text| text.ends_with('\n'));
+        wait("the command", || has_line().then_some(()));
         run.signal(signal);
         run.end();
         desk.write("go", "");
