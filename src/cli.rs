@@ -40,6 +40,7 @@ mod status;
 mod stopped_run;
 mod stream;
 mod tail;
+mod threads;
 mod times;
 mod trust;
 
@@ -149,9 +150,12 @@ fn listen_to_tracing(verbose: u8) {
 
 /// Starts the tokio runtime of a verb, or prints why it could not be started.
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
-    let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    // The runtime panics, or waits without end, where it finds no room for a thread.
+    let built = threads::have_room()
+        .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build());
     built.map_err(|error| {
-        complain(&format!("error: the runtime could not be started: {error}"));
-        Exit::Bug
+        complain(&format!("error: the program cannot start its threads: {error}"));
+        complain("help: raise the limit of processes (`ulimit -u`, or that of the container), or end some");
+        Exit::Disk
     })
 }

@@ -253,6 +253,12 @@ impl CallKey {
         Self(key.into())
     }
 
+    /// Takes a key from a record or a log.
+    #[must_use]
+    pub fn from_text(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// Returns the key as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -4,8 +4,10 @@
 //! An append is numbered, written whole and acknowledged once it is durable; if that fails, the
 //! journal accepts no more appends. On a full disk an append waits for disk space.
 
+pub mod acknowledged;
 pub mod agent_records;
 pub mod copy;
+pub mod cut_pieces;
 pub mod disk_space;
 pub mod file;
 pub mod filesystem;
@@ -62,6 +64,17 @@ pub enum JournalError {
     Lost {
         /// The folder that has content.
         folder: PathBuf,
+    },
+    /// The journal ends before a record that was acknowledged.
+    #[error(
+        "the journal ends with record {last}, but record {known} was acknowledged: what follows was \
+         lost (an older copy of the journal, or a disk that lost what it had confirmed)"
+    )]
+    RolledBack {
+        /// Number of the last record that is left.
+        last: u64,
+        /// Number of the last record that was acknowledged.
+        known: u64,
     },
     /// A stored result is not what was recorded.
     #[error(transparent)]

@@ -214,7 +214,8 @@ impl Run {
         parts: services::Prepared,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, projection, values, answers, mut drafts } = opening;
+        let Opening { id, owned, at, tracker, projection, values, answers, mut drafts, lost } =
+            opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
         let (observer, feed) = transcript_writer::feed();
@@ -232,7 +233,7 @@ impl Run {
         let proposed = state.proposed_plans();
         let services =
             parts.into_services(&config, &options, (id, &dir), journal, proposed, watcher)?;
-        let services = Arc::new(services);
+        let services = Arc::new(Services { lost: Arc::new(lost), ..services });
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some();
         let settings = run_machine::Settings { attended, ..settings };

@@ -13,6 +13,7 @@ pub mod files;
 pub mod hook;
 pub mod own;
 pub mod process;
+pub mod room;
 pub mod sandbox;
 pub mod search;
 pub mod skills;

@@ -7,6 +7,7 @@ mod calls;
 mod continuing;
 mod hand_over;
 pub mod interrupted;
+pub mod lost;
 mod provider;
 pub mod reply;
 mod results;

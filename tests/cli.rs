@@ -23,6 +23,7 @@ mod hostile_server;
 mod hostile_terminal;
 mod judge;
 mod keys;
+mod lost_records;
 mod mistakes;
 mod own;
 mod proposals;

@@ -150,7 +150,9 @@ pub(crate) fn set_back(dir: &RunDir, files: &BTreeMap<PathBuf, Vec<u8>>, length:
     for folder in [dir.agents(), dir.results(), dir.spool(), dir.snapshots()] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
-    for (path, bytes) in files {
+    // As if no more had been acknowledged.
+    let known = |path: &&PathBuf| path.as_os_str() != "acknowledged";
+    for (path, bytes) in files.iter().filter(|(path, _)| known(path)) {
         let journal = path.as_os_str() == "journal.jsonl";
         let bytes = if journal { &bytes[..length] } else { bytes };
         std::fs::write(dir.path().join(path), bytes).expect("a file");

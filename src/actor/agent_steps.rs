@@ -242,6 +242,10 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
         Some(call) => (Vec::new(), call),
         None => announce(&context, &command).await?,
     };
+    if let Some(known) = context.services.lost.answer(&context.agent, context.turn, &call) {
+        records.extend(tool_run::settled(&context, [known]).await?);
+        return Ok(records);
+    }
     let began = Instant::now();
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();

@@ -51,7 +51,7 @@ impl Idle {
                 return Ok(Vec::new());
             }
             let lost = begun.lost(&machine);
-            let found = lost_calls::results(traces, machine.turn(), lost);
+            let found = lost_calls::results(traces, &self.agent, machine.turn(), lost);
             for event in found.into_iter().map(Event::from) {
                 // The machine refuses a result only if the records contradict each other.
                 if machine.apply(&event).is_ok() {

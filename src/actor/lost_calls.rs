@@ -14,6 +14,7 @@ use super::step::{StepContext, StepResult, finished, killed};
 use super::tool_run;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
+use crate::id::AgentId;
 use crate::journal::stamp;
 use crate::store::Store;
 use crate::tool::process::{self, Remains};
@@ -21,6 +22,7 @@ use crate::tool::workspace::Workspace;
 use crate::tool::{Ending, ToolError, ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::interrupted::{self, Content, Known};
+use crate::turn_machine::lost::LostCalls;
 use crate::turn_machine::{Interrupted, Machine, PendingCall};
 
 /// The places where calls leave traces: the result store with its spool, and the workspace.
@@ -30,16 +32,19 @@ pub struct Traces {
     pub store: Arc<Store>,
     /// The files that calls change; `None` if they cannot be looked at.
     pub workspace: Option<Arc<Workspace>>,
+    /// The calls of which the journal lost the records.
+    pub lost: Arc<LostCalls>,
 }
 
 impl Traces {
     /// Returns the places of a live run.
     pub(super) fn of(services: &Services) -> Self {
-        Self { store: services.store.clone(), workspace: Some(services.workspace.clone()) }
+        let (store, workspace) = (services.store.clone(), Some(services.workspace.clone()));
+        Self { store, workspace, lost: services.lost.clone() }
     }
 }
 
-/// The `tool.started` records of an agent since the latest reply of its model.
+/// The `tool.intended` and `tool.started` records of an agent since the latest reply of its model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Begun(Vec<SharedRecord>);
 
@@ -48,7 +53,7 @@ impl Begun {
     pub(super) fn note(&mut self, record: &SharedRecord) {
         match &record.event {
             Event::ModelResponded(_) => self.0.clear(),
-            Event::ToolStarted(_) => self.0.push(record.clone()),
+            Event::ToolIntended(_) | Event::ToolStarted(_) => self.0.push(record.clone()),
             _ => {}
         }
     }
@@ -58,9 +63,19 @@ impl Begun {
         let mut interrupted = machine.interrupted();
         let lost = machine.open_calls().into_iter().map(|call| {
             let at = interrupted.iter().position(|begun| begun.call.key == call.key);
-            Lost { call, begun: at.map(|at| self.beginning(interrupted.swap_remove(at).started)) }
+            let begun = at.map(|at| self.beginning(interrupted.swap_remove(at).started));
+            Lost { announced: self.announced(&call), call, begun }
         });
         lost.collect()
+    }
+
+    /// Returns the number of the record that announced a call.
+    fn announced(&self, call: &PendingCall) -> u64 {
+        let is_it = |record: &&SharedRecord| match &record.event {
+            Event::ToolIntended(intended) => intended.key == call.key,
+            _ => false,
+        };
+        self.0.iter().rev().find(is_it).map_or(u64::MAX, |record| record.seq)
     }
 
     fn beginning(&self, started: ToolStarted) -> Beginning {
@@ -80,6 +95,8 @@ pub(super) struct Lost {
     /// `None`: according to the records the call had not begun. If the spool holds a result of it
     /// all the same, the end of the journal was lost.
     begun: Option<Beginning>,
+    /// Number of the record that announced it.
+    announced: u64,
 }
 
 /// The beginning of a call, and its time in milliseconds since the Unix epoch.
@@ -93,7 +110,8 @@ struct Beginning {
 /// by the agent's next step.
 pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult {
     let (traces, turn) = (Traces::of(&context.services), context.turn);
-    let found = tokio::task::spawn_blocking(move || results(&traces, turn, lost)).await;
+    let agent = context.agent.clone();
+    let found = tokio::task::spawn_blocking(move || results(&traces, &agent, turn, lost)).await;
     let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
     crash::pass(Point::BeforeRepair);
     tool_run::settled(&context, results).await
@@ -101,12 +119,17 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
 
 /// Returns the results of the lost calls of this turn. Calls that may be run again are left out.
 /// Blocks: waits for processes and reads files.
-pub(super) fn results(traces: &Traces, turn: u32, lost: Vec<Lost>) -> Vec<ToolFinished> {
-    lost.into_iter().filter_map(|lost| result_of(traces, turn, lost)).collect()
+pub(super) fn results(
+    traces: &Traces,
+    agent: &AgentId,
+    turn: u32,
+    lost: Vec<Lost>,
+) -> Vec<ToolFinished> {
+    lost.into_iter().filter_map(|lost| result_of(traces, agent, turn, lost)).collect()
 }
 
-fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
-    let Lost { call, begun } = lost;
+fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<ToolFinished> {
+    let Lost { call, begun, announced } = lost;
     let process = begun.as_ref().and_then(|begun| begun.started.process());
     let remains = process.map(|process| process::end_remains(process, &call.key));
     // Only after the processes were ended: until then the wrapper might still write its result.
@@ -114,6 +137,11 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
         None
     });
+    if kept.is_none()
+        && let Some(known) = traces.lost.answer(agent, turn, &call)
+    {
+        return Some(known);
+    }
     let known = match kept {
         // The cancelled part does not count: the call is made again as a whole.
         Some((Ok(output), _)) if output.was_cancelled() && call.effect.is_repeatable() => {
@@ -127,7 +155,10 @@ fn result_of(traces: &Traces, turn: u32, lost: Lost) -> Option<ToolFinished> {
             let output = ToolOutput::error(error.told());
             return Some(adopted(turn, &call, output, took));
         }
-        None if begun.is_none() => return None,
+        // "No start on record" holds only where no record is missing.
+        None if begun.is_none() && !traces.lost.may_have_begun(&call.key, announced) => {
+            return None;
+        }
         None => {
             let processes = remains.map(|remains| processes(remains).to_owned());
             Known { processes, ..Known::default() }

@@ -36,6 +36,7 @@ use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::question::{ApprovalAnswered, Verdict};
+use crate::turn_machine::lost::LostCalls;
 
 /// The values that the actors of one run share, and the handles by which they send mail.
 #[derive(Debug)]
@@ -64,6 +65,8 @@ pub struct Services {
     pub secrets: Secrets,
     /// The wrapper that runs commands; `None`: this process runs them itself.
     pub wrapper: Option<Arc<Wrapper>>,
+    /// The calls of which the journal lost the records.
+    pub lost: Arc<LostCalls>,
     /// The sandbox of commands.
     pub sandbox: Sandbox,
     /// The limits of the run.

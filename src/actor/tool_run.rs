@@ -169,6 +169,11 @@ async fn run_one(
     ticket: Ticket,
 ) -> Option<ToolFinished> {
     let began = Instant::now();
+    let is_own_step = context.services.tools.get(&call.call.name).is_none();
+    let lost = &context.services.lost;
+    if let Some(known) = lost.answer(&context.agent, context.turn, call).filter(|_| !is_own_step) {
+        return Some(known);
+    }
     // A tool that panics must not end the agent: its panic becomes an error result.
     let span = spans::tool(&call.call);
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket).instrument(span));

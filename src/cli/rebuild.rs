@@ -4,8 +4,9 @@ use super::locate::Project;
 use super::stopped_run::size_of;
 use super::{args, complain, paint, refusal};
 use crate::exit::Exit;
-use crate::journal::JournalError;
+use crate::journal::line::Position;
 use crate::journal::projection::Projection;
+use crate::journal::{JournalError, cut_pieces, walk};
 
 pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
     let dir = match project.run(Some(&verb.run)) {
@@ -15,6 +16,9 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
     // The lock keeps out a process that drives the run: it would write the same files.
     let rebuilt = paint::working("writing transcripts and logs", |progress| {
         let _owned = dir.own()?;
+        // Transcripts that reach beyond the journal are all that tells of what was lost.
+        let end = walk::walk(&dir, Position::START, None, |_, _| Ok(()));
+        end.and_then(|end| cut_pieces::refuse_rolled_back(&dir, end))?;
         // The journal is read twice.
         progress.set_total(2 * size_of(&dir));
         Projection::rebuild(&dir, |bytes| progress.set_done(bytes))

@@ -38,6 +38,7 @@ fn exit_of(error: &JournalError) -> Exit {
         | JournalError::Io(_)
         | JournalError::Refused(_)
         | JournalError::Lost { .. }
+        | JournalError::RolledBack { .. }
         | JournalError::BadResult(_)
         | JournalError::Closed => Exit::Disk,
     }
@@ -47,7 +48,7 @@ fn exit_of(error: &JournalError) -> Exit {
 pub(super) fn word(error: &JournalError) -> &'static str {
     match error {
         JournalError::NeverBegan => "empty",
-        JournalError::Lost { .. } => "lost",
+        JournalError::Lost { .. } | JournalError::RolledBack { .. } => "lost",
         JournalError::Refused(refusal) if !is_of_another(&refusal.why) => "damaged",
         _ => "unreadable",
     }
@@ -55,7 +56,13 @@ pub(super) fn word(error: &JournalError) -> &'static str {
 
 /// Returns true if the error is about content of the journal, or about content that is missing.
 fn is_of_content(error: &JournalError) -> bool {
-    matches!(error, JournalError::Refused(_) | JournalError::NeverBegan | JournalError::Lost { .. })
+    matches!(
+        error,
+        JournalError::Refused(_)
+            | JournalError::NeverBegan
+            | JournalError::Lost { .. }
+            | JournalError::RolledBack { .. }
+    )
 }
 
 /// Returns true if another version of callsheet may be able to read the journal.
@@ -77,6 +84,14 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
         JournalError::Lost { .. } => "put journal.jsonl back from a copy: without it the run \
                                       cannot be resumed, and nobody can tell what was done"
             .to_owned(),
+        JournalError::RolledBack { last, .. } => format!(
+            "put the newer journal.jsonl back if there is one. `callsheet resume{flags} {} \
+             --truncate-at {}` goes on without what was lost: transcripts and logs that tell of it are \
+             kept in a folder, and calls that they tell of are not run again; with --explain it only \
+             says so",
+            dir.map_or_else(|| "RUN".to_owned(), name),
+            last + 1
+        ),
         JournalError::BadResult(StoreError { path, .. }) => {
             return without_result(flags, path);
         }

@@ -17,7 +17,7 @@ use crate::id::Name;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::journal::torn::{self, Cut, CutError};
-use crate::journal::{snapshot, walk};
+use crate::journal::{cut_pieces, snapshot, walk};
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run, values};
@@ -129,6 +129,10 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         complain("error: the run has no records yet");
         return Err(Exit::Failed);
     };
+    if verb.truncate_at.is_none() && !dir.is_live() {
+        let whole = cut_pieces::refuse_beyond(dir, state.last_seq());
+        whole.map_err(|error| refusal::refused(&project.flags(), Some(dir), &error))?;
+    }
     let sources = project.sources().of_run(created, dir.path());
     let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(project, created, &sources) {

@@ -18,7 +18,7 @@ use crate::id::AgentId;
 use crate::journal::line::Position;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
-use crate::journal::{JournalError, JournalHandle, Observer, filesystem};
+use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesystem};
 
 /// Number of tries to take the lock, and the pause between two of them. A reader that checks if the
 /// run is live holds the lock for microseconds; without the retries a resume would then report that
@@ -271,6 +271,8 @@ impl OwnedRun {
             reserve: self.dir.reserve(),
             _lock: self.lock.clone(),
         };
+        let mut observers = observers;
+        observers.push(Box::new(acknowledged::Keeper::new(self.dir.path())));
         writer::start(storage, at, Some(path), observers)
     }
 }

@@ -252,6 +252,9 @@ pub fn decode(line: &[u8], crc: u32) -> Result<Line<'_>, Fault> {
     if envelope.v > FORMAT {
         return Err(Fault::Newer(envelope.v));
     }
+    if envelope.v == 0 {
+        return Err(Fault::Shape("it has format 0, which no program wrote".to_owned()));
+    }
     let Some(ts_ms) = stamp::parse(&envelope.ts) else {
         return Err(Fault::Shape(format!("`{}` is not a time", envelope.ts)));
     };

@@ -17,7 +17,7 @@ use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::{self, Line, Position};
 use crate::journal::refusal::{Objection, Refusal};
 use crate::journal::walk::{self, walk};
-use crate::journal::{JournalError, results, stamp};
+use crate::journal::{JournalError, acknowledged, cut_pieces, results, stamp};
 use crate::run_state::RunState;
 use crate::store;
 
@@ -114,9 +114,27 @@ pub fn cut_back(
         Cut::From(seq) => Some(place_to_cut(dir, seq)?),
     };
     let at = walk(dir, from, end, each)?;
+    let rolled_back = cut_pieces::refuse_rolled_back(dir, at).err().filter(|_| end.is_none());
+    // A batch that is there in part was being written; a journal that ends with a whole one is another's
+    // copy, and there may be a newer one.
+    let len = std::fs::metadata(dir.journal()).map_or(0, |journal| journal.len());
+    if let Some(error) = rolled_back.clone().filter(|_| len <= at.offset) {
+        return Err(error.into());
+    }
     let loss = end.map(|end| loss(dir, end)).transpose()?;
-    let kept = set_rest_aside(dir, at.offset)
-        .map_err(|error| JournalError::io("journal: torn end", &error))?;
+    // Some file systems do not allow a colon in a name.
+    let time = stamp::text(stamp::now_ms()).replace(':', "-");
+    let set_aside = || {
+        if end.is_some() || rolled_back.is_some() {
+            // What was acknowledged is evidence of what was done: it must never be overwritten.
+            cut_pieces::keep_agents(dir, at, &time)?;
+            acknowledged::cut(dir.path(), at)?;
+        }
+        let torn = || format!("torn-{time}");
+        let name = end.map_or_else(torn, |_| cut_pieces::name(at, &time));
+        set_rest_aside(dir, at.offset, &name)
+    };
+    let kept = set_aside().map_err(|error| JournalError::io("journal: cut", &error))?;
     // An epoch beyond the largest number can only come from a foreign writer: saturating is enough.
     Ok(CutBack { at: Position { epoch: at.epoch.saturating_add(1), ..at }, kept, loss })
 }
@@ -154,6 +172,10 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
             if before.seq == Position::START.seq {
                 return Err(CutError::Beginning(refusal));
             }
+            Ok(before)
+        }
+        // Nothing of it is damaged, but what followed is gone.
+        None if before.seq == seq && cut_pieces::refuse_rolled_back(dir, before).is_err() => {
             Ok(before)
         }
         refused => match named.iter().filter(|named| named.by == seq).find(is_lost) {
@@ -228,15 +250,13 @@ impl Loss {
 }
 
 /// Moves the bytes from `offset` on into a file of their own.
-fn set_rest_aside(dir: &RunDir, offset: u64) -> io::Result<Option<Kept>> {
+fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Kept>> {
     let mut journal = OpenOptions::new().read(true).write(true).open(dir.journal())?;
     let bytes = journal.metadata()?.len().saturating_sub(offset);
     if bytes == 0 {
         return Ok(None);
     }
-    // Some file systems do not allow a colon in a name.
-    let stamp = stamp::text(stamp::now_ms()).replace(':', "-");
-    let path = dir.path().join(format!("torn-{stamp}"));
+    let path = dir.path().join(name);
     let mut options = OpenOptions::new();
     let mut kept = options.write(true).create_new(true).mode(0o600).open(&path)?;
     journal.seek(SeekFrom::Start(offset))?;
@@ -292,6 +312,8 @@ mod tests {
     #[tokio::test]
     async fn every_cut_is_taken_up_and_what_was_cut_is_kept() {
         let (_root, dir) = run(3).await;
+        // As if no more had been acknowledged than is left.
+        std::fs::remove_file(dir.path().join("acknowledged")).unwrap();
         let whole = std::fs::read(dir.journal()).unwrap();
         let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
         let batches = [lines[..2].iter().sum::<usize>(), lines[..4].iter().sum()];

@@ -20,6 +20,7 @@ use crate::run_state::{IllegalRecord, RunState};
 use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
+use crate::turn_machine::lost::LostCalls;
 
 impl StoppedRun {
     /// Cancels the run, a task, or an agent with its children, and closes the run again. The
@@ -35,11 +36,14 @@ impl StoppedRun {
             opening.drafts.extend(answers);
             Ok::<_, StartError>(opening)
         });
-        let Opening { owned, at, tracker, projection, drafts, .. } = opening.await?;
+        let Opening { owned, at, tracker, projection, drafts, lost, .. } = opening.await?;
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(projection)];
         let journal = owned.start_writer(at, observers)?;
         let recorded = match opening::record(&journal, drafts, at, tracker).await {
-            Ok(tracker) => record(&journal, owned.dir(), &tracker, target, reason).await,
+            Ok(tracker) => {
+                let lost = Arc::new(lost);
+                record(&journal, (owned.dir(), lost), &tracker, target, reason).await
+            }
             Err(error) => Err(error),
         };
         journal.close().await;
@@ -50,7 +54,7 @@ impl StoppedRun {
 /// Records what the cancellation ends: agents, children before their parents, and tasks.
 async fn record(
     journal: &JournalHandle,
-    dir: &RunDir,
+    (dir, lost): (&RunDir, Arc<LostCalls>),
     tracker: &Tracker,
     target: &CancelTarget,
     reason: &str,
@@ -58,7 +62,7 @@ async fn record(
     let (state, left) = (tracker.state(), tracker.left(&dir.journal()));
     let idle = agents(state, left, target, reason);
     let store = Arc::new(Store::new(dir.spool(), dir.results()));
-    let traces = Traces { store: store.clone(), workspace: None };
+    let traces = Traces { store: store.clone(), workspace: None, lost };
     let mut drafts = blocking(move || ends::ends(&traces, idle)).await?;
     drafts.extend(tasks(state, target, reason));
     let end = end_after(state, &drafts, reason)?;

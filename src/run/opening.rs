@@ -16,11 +16,12 @@ use crate::journal::snapshot::{self, Snapshot};
 use crate::journal::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::track::Tracker;
 use crate::journal::walk;
-use crate::journal::{JournalError, JournalHandle};
+use crate::journal::{JournalError, JournalHandle, cut_pieces};
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
 use crate::spec::TaskSpec;
 use crate::turn::question::PersonsAnswer;
+use crate::turn_machine::lost::LostCalls;
 
 /// A run that this process has opened and not started: it holds the lock, and the journal ends with
 /// a whole batch.
@@ -229,14 +230,36 @@ impl StoppedRun {
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let id = self.created().run;
         let Self { owned, at, tracker, base, kept: _, loss: _, reopening } = self;
+        if let Some((from, _)) = &base {
+            look_before(owned.dir(), *from);
+        }
         let projection = match base {
             Some((from, files)) => Projection::resume_from(owned.dir().clone(), from, files)?,
             None => Projection::resume(owned.dir().clone())?,
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
         let answers = answers::take_up(owned.dir(), tracker.state());
-        Ok(Opening { id, owned, at, tracker, projection, values, answers, drafts })
+        let lost = cut_pieces::lost_calls(owned.dir(), id)?;
+        Ok(Opening { id, owned, at, tracker, projection, values, answers, drafts, lost })
     }
+}
+
+/// Looks in the background for damage before the snapshot from which a run resumes, and warns of it: the
+/// run does not need those records, but whoever reads the journal does.
+fn look_before(dir: &RunDir, snapshot: Position) {
+    let dir = dir.clone();
+    let look = move || {
+        let read = walk::walk(&dir, Position::START, Some(snapshot), |_, _| Ok(()));
+        if let Err(error) = read {
+            tracing::warn!(
+                %error,
+                "the journal is damaged before the snapshot: the run goes on, but `tail`, `rebuild` and \
+                 `fork` stop there"
+            );
+        }
+    };
+    // Without a thread nobody looks, and nothing else suffers.
+    let _ = std::thread::Builder::new().name("journal-check".to_owned()).spawn(look);
 }
 
 /// What the actors of a run start with.
@@ -256,6 +279,8 @@ pub(super) struct Opening {
     pub(super) answers: Vec<PersonsAnswer>,
     /// The events that are recorded first.
     pub(super) drafts: Vec<Draft>,
+    /// The calls of which the journal lost the records.
+    pub(super) lost: LostCalls,
 }
 
 impl Opening {
@@ -273,6 +298,7 @@ impl Opening {
             values: Map::new(),
             answers: Vec::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],
+            lost: LostCalls::default(),
         })
     }
 }

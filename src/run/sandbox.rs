@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::StartError;
 use crate::config::{Config, ProviderKind};
@@ -10,6 +11,7 @@ use crate::event::{Draft, Event};
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
+use crate::tool::room;
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{bash, environment};
@@ -77,7 +79,21 @@ pub(super) async fn prepare(
     }
     let policy = policy(config);
     let (own, tried) = (config.clone(), policy.clone());
-    let proving = tokio::task::spawn_blocking(move || proved(&own, &tried, program.as_deref()));
+    let proving = tokio::task::spawn_blocking(move || {
+        let prove = || proved(&own, &tried, program.as_deref());
+        let mut proof = prove();
+        for pause in PAUSES_MS.map(Duration::from_millis) {
+            // A machine full of processes says nothing about its sandbox.
+            let is_passing =
+                |none: &SandboxProof| none.missing.as_deref().is_some_and(room::tells_of_passing);
+            if !proof.as_ref().is_err_and(|none| is_passing(none)) {
+                break;
+            }
+            std::thread::sleep(pause);
+            proof = prove();
+        }
+        proof
+    });
     let proof = proving.await.unwrap_or_else(|error| {
         let missing = Some(error.to_string());
         Err(Box::new(SandboxProof { missing, mode: config.sandbox.mode, ..Default::default() }))
@@ -94,8 +110,12 @@ pub(super) async fn prepare(
         }
         Err(none) => {
             let reason = none.missing.clone().unwrap_or_default();
-            // Without a sandbox a command would reach all hosts.
-            if config.sandbox.require || !config.sandbox.hosts.is_empty() {
+            // Without a sandbox a command would reach all hosts. That it could not be tried is no reason to
+            // go without.
+            if config.sandbox.require
+                || !config.sandbox.hosts.is_empty()
+                || room::tells_of_passing(&reason)
+            {
                 return Err(StartError::Sandbox(reason));
             }
             tracing::warn!("no sandbox: {reason}; the commands of the file run without it");
@@ -103,6 +123,9 @@ pub(super) async fn prepare(
         }
     }
 }
+
+/// Pauses between tries of the sandbox while the machine has no room for a process, in milliseconds.
+const PAUSES_MS: [u64; 5] = [50, 100, 400, 1_000, 2_000];
 
 /// Adds a folder for the caches of tools: a command cannot write those in the user's home, and with an
 /// empty cache each `go build` would compile the standard library.

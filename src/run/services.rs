@@ -147,6 +147,7 @@ impl Prepared {
             store: Arc::new(store),
             env: Arc::new(environment(config)),
             secrets,
+            lost: Arc::default(),
             sandbox: self.sandbox.sandbox,
             wrapper: wrapper.map(Arc::new),
             limits,

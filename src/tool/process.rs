@@ -23,6 +23,7 @@ pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_g
 use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
+use crate::tool::room;
 use crate::tool::sandbox::{self, Input, Left};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
@@ -152,7 +153,8 @@ async fn started(
     command.kill_on_drop(true);
     let (child, group, left) = match (place, context.sandbox.policy()) {
         (ProcessGroup::OwnGroup, _) => {
-            let (child, group) = spawn_leader(&mut command)?;
+            let (child, group) =
+                room::start(&context.cancel, || spawn_leader(&mut command)).await?;
             (child, group, None)
         }
         (ProcessGroup::ThisGroup, Some(policy)) => {
@@ -165,7 +167,7 @@ async fn started(
         }
         (ProcessGroup::ThisGroup, None) => {
             context.announce.announce(None).await.map_err(io::Error::other)?;
-            (command.spawn()?, Group::own(), None)
+            (room::start_soon(|| command.spawn()).await?, Group::own(), None)
         }
     };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));

@@ -266,6 +266,8 @@ impl Left {
     /// Makes the pipe in the temporary folder of the command.
     fn new(temporary: &Path) -> io::Result<Self> {
         let path = temporary.join(LEFT);
+        // A start for which there was no room left it.
+        let _none = std::fs::remove_file(&path);
         rustix::fs::mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR)?;
         // Without a writer of its own, the end of this pipe would be told before its beginning.
         Ok(Self(pipe::OpenOptions::new().read_write(true).open_receiver(path)?))

@@ -47,6 +47,10 @@ const CANCEL: &str = "cancel";
 /// Version of the form of a kept result; a newer version is not read.
 const VERSION: u32 = 2;
 
+/// Exit code of a wrapper that ended before its command began, such as for want of a thread: the code for a
+/// passing failure (EX_TEMPFAIL).
+const NOT_BEGUN: i32 = 75;
+
 /// True once this program has called [`serve_if_asked`], so that it can be its own wrapper.
 static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 

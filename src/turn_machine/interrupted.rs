@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::turn::{Effect, ToolFinished, ToolStatus};
 
 /// Text that a model reads for a call that was interrupted and may have taken effect.
-const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
+pub const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
     effect; it was not run again.";
 
 /// Last sentence of that text.

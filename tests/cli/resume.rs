@@ -87,9 +87,11 @@ fn journal(desk: &Desk) -> Vec<u8> {
     std::fs::read(desk.runs().pop().expect("a run").join("journal.jsonl")).expect("a journal")
 }
 
+/// Writes a journal as if no more had been acknowledged.
 fn write_journal(desk: &Desk, bytes: &[u8]) {
-    let path = desk.runs().pop().expect("a run").join("journal.jsonl");
-    std::fs::write(path, bytes).expect("written");
+    let run = desk.runs().pop().expect("a run");
+    std::fs::write(run.join("journal.jsonl"), bytes).expect("written");
+    let _ = std::fs::remove_file(run.join("acknowledged"));
 }
 
 /// Where each line begins.
@@ -519,6 +521,8 @@ fn a_kept_result_counts_also_where_the_journal_lost_that_its_call_began() {
     let begin = journal.rfind("\"tool.started\"").expect("it began");
     let line = journal[..begin].rfind('\n').expect("a line before") + 1;
     std::fs::write(&path, &journal[..line]).expect("written");
+    // As if it had never been acknowledged.
+    std::fs::remove_file(desk.runs()[0].join("acknowledged")).expect("removed");
     desk.good(&["resume"]);
     assert_eq!(desk.read("ledger"), "a\n");
     assert!(desk.good(&["show", "/a"]).contains('A'));

@@ -117,6 +117,7 @@ fn an_output_that_is_lost_before_its_task_is_settled_stops_the_run() {
     let at = text.find("\"agent.ended\"").expect("the end of the first agent");
     let end = at + text[at..].find('\n').expect("a line") + 1;
     fs::write(&journal, &text[..end]).expect("written");
+    fs::remove_file(desk.runs()[0].join("acknowledged")).expect("removed");
     fs::remove_dir_all(desk.runs()[0].join("snapshots")).expect("removed");
     fs::create_dir(desk.runs()[0].join("snapshots")).expect("made");
     let content = fs::read(&path).expect("a result");

@@ -607,6 +607,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         workspace: Arc::new(Workspace::open(root).expect("opens")),
         store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
         env: Arc::default(),
+        lost: Arc::default(),
         sandbox: Default::default(),
         limits: callsheet::spec::Limits::default(),
         hooks: Default::default(),

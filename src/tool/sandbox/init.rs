@@ -10,6 +10,8 @@ use nix::unistd;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::tool::room;
+
 /// Runs the command and ends this process as the command ended. When this process ends, the kernel
 /// kills the others of the namespace.
 ///
@@ -19,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// Returns only if the command could not be started.
 pub(super) fn run(command: &mut Command, left: Option<File>) -> io::Error {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime.and_then(|runtime| runtime.block_on(serve(command, left))) {
         Ok(never) => match never {},
         Err(error) => error,
@@ -40,7 +42,12 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Before the command starts: it would inherit the block, and hear no SIGTERM.
     SigSet::from(Signal::SIGTERM).thread_unblock()?;
-    let started = command.spawn()?.id();
+    let start = room::start_soon(|| command.spawn());
+    let started = tokio::select! {
+        started = start => started?.id(),
+        // It was told to end before there was room for it.
+        _ = of_group.recv() => return Err(io::ErrorKind::Interrupted.into()),
+    };
     let (mut ended, mut is_asked) = (None, has_come(&mut of_group).await);
     if is_asked {
         // The command may not have been there when its group got the signal.

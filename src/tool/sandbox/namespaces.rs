@@ -41,14 +41,17 @@ pub(super) fn apart<T: Send>(
     // A process that has done this cannot make threads any more, so a thread does it. The other threads
     // stay in the network of the machine.
     let started = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             let listener = (!policy.hosts.is_empty()).then(way_out::open).transpose()?;
             if policy.namespaces == Namespaces::Processes {
                 unshare(CloneFlags::CLONE_NEWPID)?;
             }
             Ok((start(listener.as_ref())?, listener))
         });
-        thread.join()
+        match thread {
+            Ok(thread) => thread.join(),
+            Err(error) => Ok(Err(error)),
+        }
     });
     started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has panicked")))
 }

@@ -8,17 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{CANCEL, GO, Job, Kept, Work, Wrapper, arguments, spooled};
+use super::{CANCEL, GO, Job, Kept, NOT_BEGUN, Work, Wrapper, arguments, spooled};
 use crate::crash::{self, Point};
 use crate::tool::command::Order;
 use crate::tool::process::group::{self, Group};
 use crate::tool::process::{self, Program};
+use crate::tool::room;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
 /// Time for a wrapper to report after the time limit and the grace period of its work: one wait for
 /// the last output of ended processes, and a few syncs of a slow disk.
 const TO_REPORT: Duration = Duration::from_secs(10);
+
+/// Most wrappers that are started for one command on a machine that has no room for it: half an hour's.
+const MOST_STARTS: usize = 1_800;
 
 /// Runs a command in a wrapper. Announces the call between the start of the wrapper and the start
 /// of the command, so that a command that was not announced has not run. When this returns or is
@@ -29,13 +33,39 @@ pub(in crate::tool) async fn call(
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let limit = order.program.timeout;
-    let started = Started::new(wrapper, Work::Command(order), context).await?;
-    crash::pass(Point::AfterSpawn);
-    context.announce.announce(Some(started.process)).await?;
-    match started.report(limit, context).await {
-        Some(kept) => kept.result(),
-        None => kept_result(context).await,
+    for pause in room::pauses().take(MOST_STARTS) {
+        let work = Work::Command(order.clone());
+        match Started::new(wrapper, work, context).await {
+            Ok(started) => {
+                crash::pass(Point::AfterSpawn);
+                context.announce.announce(Some(started.process)).await?;
+                match started.report(limit, context).await {
+                    Ended::Reported(kept) => return kept.result(),
+                    Ended::Lost => return kept_result(context).await,
+                    Ended::NotBegun => {}
+                }
+            }
+            // It ended before it read its job, and nobody has let it begin.
+            Err(ToolError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(error) => return Err(error),
+        }
+        tokio::select! {
+            () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
+            () = tokio::time::sleep(pause) => {}
+        }
     }
+    let reason = "the command was not started: the machine has no room for its processes";
+    Err(ToolError::Failed(reason.to_owned()))
+}
+
+/// How a wrapper ended.
+enum Ended {
+    /// With a report.
+    Reported(Kept),
+    /// Without one: it was ended from outside, or was stopped and so could not keep to the limit.
+    Lost,
+    /// Before its command began: it can be started again.
+    NotBegun,
 }
 
 /// Runs a program in a wrapper; nothing of it is recorded or kept.
@@ -46,8 +76,10 @@ pub(in crate::tool) async fn run_program(
 ) -> Result<ToolOutput, ToolError> {
     let limit = program.timeout;
     let started = Started::new(wrapper, Work::Program(program), context).await?;
-    let report = started.report(limit, context).await;
-    report.ok_or(ToolError::Lost)?.result()
+    match started.report(limit, context).await {
+        Ended::Reported(kept) => kept.result(),
+        Ended::Lost | Ended::NotBegun => Err(ToolError::Lost),
+    }
 }
 
 /// Returns the result that a wrapper kept before it was ended from outside.
@@ -80,7 +112,8 @@ impl Started {
             secrets: wrapper.secrets.texts().to_vec(),
         };
         let start = async {
-            let mut started = Self::spawn(wrapper, context)?;
+            let spawn = || Self::spawn(wrapper, context);
+            let mut started = room::start(&context.cancel, spawn).await?;
             started.tell(&serde_json::to_string(&job)?).await?;
             Ok(started)
         };
@@ -110,9 +143,8 @@ impl Started {
         self.control.write_all(format!("{line}\n").as_bytes()).await
     }
 
-    /// Lets the work begin, and returns the report of the wrapper. Returns `None` if the wrapper
-    /// was ended from outside, or was stopped and so could not keep to the limit.
-    async fn report(mut self, limit: Duration, context: &ToolContext) -> Option<Kept> {
+    /// Lets the work begin, and returns the report of the wrapper.
+    async fn report(mut self, limit: Duration, context: &ToolContext) -> Ended {
         // A write to a wrapper that is gone fails; its missing report shows that below.
         let _ = self.tell(GO).await;
         crash::pass(Point::AfterGo);
@@ -124,11 +156,14 @@ impl Started {
         drop(group);
         let ended = child.wait().await;
         let told = told.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        if ended.as_ref().is_ok_and(|status| status.code() == Some(NOT_BEGUN)) {
+            return Ended::NotBegun;
+        }
         let kept = ended.and(told).and_then(|bytes| Kept::read(&bytes, &context.key));
         if let Err(error) = &kept {
             tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");
         }
-        kept.ok()
+        kept.map_or(Ended::Lost, Ended::Reported)
     }
 
     /// Reads everything that the wrapper writes, and sends it a line when the call is cancelled.

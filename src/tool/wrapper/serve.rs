@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -15,7 +16,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{GO, Job, Kept, VERSION, Work};
+use super::{GO, Job, Kept, NOT_BEGUN, VERSION, Work};
 use crate::crash::{self, Point};
 use crate::disk;
 use crate::redaction::Secrets;
@@ -24,6 +25,7 @@ use crate::tool::command;
 use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
+use crate::tool::room;
 use crate::tool::sandbox::{self, Namespaces, Policy, Sandbox, Temporary};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
@@ -51,14 +53,40 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     if !leads {
         return NOT_A_WRAPPER;
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let served = runtime.and_then(|runtime| {
-        runtime.block_on(answer(&root, Store::new(scratch, results).waiting(), prepared))
-    });
+    // A panic before the command begins is one for want of a thread, and the parent tries again.
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if HAS_BEGUN.load(Ordering::SeqCst) {
+            tell(panic);
+        }
+    }));
+    // The runtime panics where it finds no room for its first thread, so that one is kept.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_keep_alive(Duration::from_secs(u64::from(u32::MAX)))
+        .build();
+    let serve = || {
+        runtime.and_then(|runtime| {
+            runtime.block_on(answer(&root, Store::new(scratch, results).waiting(), prepared))
+        })
+    };
+    let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
+    let had_room = match &served {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => !room::is_passing(error),
+        Err(_panic) => false,
+    };
+    if !had_room && !HAS_BEGUN.load(Ordering::SeqCst) {
+        return NOT_BEGUN;
+    }
+    let served = served.unwrap_or_else(|_| Err(io::Error::other("a panic")));
     Group::own().kill_all();
     // Not reached: the kill has ended this process.
     i32::from(served.is_err())
 }
+
+/// True once the command may have begun.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Signals that a command or the terminal may send to the whole group. TTIN and TTOU are among them
 /// because they stop a process that uses a terminal it does not own, and a stopped wrapper could
@@ -87,6 +115,10 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
     // result.
     let _heard: Vec<_> = OF_THE_GROUP.into_iter().map(outlive).collect::<io::Result<_>>()?;
     disk::outlive_file_limits()?;
+    // The thread of the runtime, which it does not ask for with care. A process that waited for room here
+    // would itself take up the room of another.
+    std::thread::Builder::new().spawn(|| ())?;
+    tokio::task::spawn_blocking(|| ()).await?;
     let control = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     let mut control = BufReader::new(control).lines();
     let Some(job) = control.next_line().await? else { return Ok(()) };
@@ -113,6 +145,13 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
             Ok(()) => work(job.work, &context).await,
             Err(reason) => Err(ToolError::Failed(reason)),
         };
+        if let Err(ToolError::Io { source, .. }) = &ended
+            && room::is_passing(source)
+            && !HAS_BEGUN.load(Ordering::SeqCst)
+        {
+            // The parent starts another wrapper when there is room again.
+            std::process::exit(NOT_BEGUN);
+        }
         // The result of a call must not be kept before the call is recorded.
         context.announce.announce(None).await?;
         ended
@@ -174,6 +213,7 @@ impl Announce for Gone {
         let mut gone = self.0.clone();
         Box::pin(async move {
             let told = gone.wait_for(Option::is_some).await;
+            HAS_BEGUN.fetch_or(told.is_ok(), Ordering::SeqCst);
             told.map(|_| ()).map_err(|_| ToolError::Cancelled)
         })
     }
