@@ -31,6 +31,7 @@ mod rebuild;
 mod refusal;
 mod report;
 mod resume;
+mod resume_all;
 mod run;
 mod schema;
 mod screen;

@@ -39,11 +39,13 @@ pub enum Exit {
 }
 
 /// The exit codes by precedence: where several apply, the first one in this list wins.
-const PRECEDENCE: [Exit; 12] = [
+const PRECEDENCE: [Exit; 14] = [
     Exit::Interrupted,
     Exit::Terminated,
     Exit::Disk,
     Exit::Bug,
+    Exit::Held,
+    Exit::Usage,
     Exit::Waiting,
     Exit::Provider,
     Exit::Limit,
@@ -66,6 +68,19 @@ impl Exit {
         let causes = failure_kinds(completed);
         let codes: Vec<_> = causes.into_iter().map(Self::of_failure).chain([status]).collect();
         PRECEDENCE.into_iter().find(|code| codes.contains(code)).unwrap_or(Self::Failed)
+    }
+
+    /// Returns the exit code of this number.
+    #[must_use]
+    pub fn of_code(code: i32) -> Option<Self> {
+        PRECEDENCE.into_iter().find(|exit| *exit as i32 == code)
+    }
+
+    /// Returns the one of two exit codes that comes first by precedence.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let place = |exit: Self| PRECEDENCE.iter().position(|known| *known == exit);
+        if place(other) < place(self) { other } else { self }
     }
 
     fn of_failure(kind: FailureKind) -> Self {

@@ -21,6 +21,7 @@ mod hostile_config;
 mod hostile_prompt;
 mod hostile_server;
 mod hostile_terminal;
+mod journal_format;
 mod judge;
 mod keys;
 mod lost_records;

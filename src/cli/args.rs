@@ -221,7 +221,7 @@ pub(super) struct Resume {
     /// completed is kept, and a conversation that was cut short continues
     #[arg(long, value_name = "TASK", num_args = 0.., add = complete::failed_tasks())]
     pub retry_failed: Option<Vec<String>>,
-    /// Resume every run here that was stopped before its end, one after the other
+    /// Resume every run here that was stopped before its end, four at a time
     #[arg(long, conflicts_with_all = ["run", "explain", "accept_changes", "retry_failed", "truncate_at"])]
     pub all: bool,
     /// Cut the journal at record SEQ, the first that cannot be used, and resume before it; the part

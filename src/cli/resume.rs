@@ -9,7 +9,7 @@ use super::locate::Project;
 use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
-use super::{complain, mistakes, refusal, say, say_json};
+use super::{complain, mistakes, refusal, resume_all, say, say_json};
 use crate::config::{self, Config, KeyChange, Missing, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
@@ -42,31 +42,18 @@ pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
     }
 }
 
-/// Resumes every run that was stopped before its end, the oldest first. Returns the exit code of
-/// the first one that did not complete.
+/// Resumes every run that was stopped before its end.
 fn all(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
-    let (mut found, mut worst) = (0, Exit::Done);
-    for dir in project.runs().into_iter().rev() {
-        let (state, read) = snapshot::fold(&dir, |_| {});
-        if read.is_err()
-            || state.created().is_none()
-            || !report::is_resumable(&state, dir.is_live())
-        {
-            continue;
+    let (stopped, unread) = resume_all::stopped(project);
+    let exit = match stopped.as_slice() {
+        [] => {
+            complain(&format!("no run in {} was stopped", project.runs_folder().display()));
+            Exit::Done
         }
-        found += 1;
-        let exit = resume(project, &dir, verb, verbose).unwrap_or_else(|exit| exit);
-        if matches!(exit, Exit::Interrupted | Exit::Terminated) {
-            return exit;
-        }
-        if worst == Exit::Done {
-            worst = exit;
-        }
-    }
-    if found == 0 {
-        complain(&format!("no run in {} was stopped", project.runs_folder().display()));
-    }
-    worst
+        [one] => resume(project, one, verb, verbose).unwrap_or_else(|exit| exit),
+        several => resume_all::run(project, several, verb.json),
+    };
+    exit.or(unread)
 }
 
 fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {

@@ -134,7 +134,9 @@ async fn pass(wire: Wire) {
     let parked = place("gateway.parked", 0).expect("parked");
     let resumed = place("gateway.resumed", 0).expect("resumed");
     let spawned = records[parked..resumed].iter().filter(|record| is(record, "agent.spawned"));
-    assert!(spawned.count() <= 4, "{wire:?}: only what was decided before the refusal was known");
+    // Each takes the place of an agent whose end was recorded before: at most all of them at once, and on an
+    // idle machine hardly one.
+    assert!(spawned.count() <= 16, "{wire:?}: only what was decided before the refusal was known");
     let failed = records.iter().filter(|record| is(record, "task.failed")).count();
     assert_eq!((failed, place("gateway.resumed", 1)), (0, None));
     let kinds: Vec<_> = records.iter().filter(|record| is(record, "model.failed")).collect();

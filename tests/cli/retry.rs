@@ -278,6 +278,65 @@ fn all_runs_that_were_stopped_are_resumed() {
     assert!(again.code == 0 && again.err.contains("no run in"), "{}", again.err);
 }
 
+/// Each command waits for the other, so neither run ends alone.
+#[test]
+fn runs_that_were_stopped_are_resumed_at_the_same_time() {
+    let desk = Desk::commands(
+        "[tasks.one]\nidempotent = true\n\
+         run = 'echo x >> begun; until test $(wc -l < begun) -ge 4; do sleep 0.01; done; echo out'\n",
+    );
+    for count in 1..=2 {
+        let live = desk.start(&["run"]);
+        let begun = || std::fs::read_to_string(desk.path().join("begun")).unwrap_or_default();
+        wait("its command", || (begun().lines().count() == count).then_some(()));
+        live.signal("KILL");
+        live.end();
+    }
+    // One that cannot be read does not hold the others up.
+    let damaged = desk.path().join(".transcripts/019a0000-0000-7000-8000-000000000001");
+    std::fs::create_dir_all(damaged.join("agents")).expect("made");
+    let mut journal = std::fs::read(desk.runs()[1].join("journal.jsonl")).expect("a journal");
+    let middle = journal.len() / 2;
+    journal[middle] ^= 1;
+    std::fs::write(damaged.join("journal.jsonl"), journal).expect("written");
+    let done = desk.call(&["resume", "--all"]);
+    assert_eq!(done.code, 74, "{}{}", done.out, done.err);
+    let runs = super::desk::lines(&desk.call(&["ps", "-a", "--json"]).out);
+    assert_eq!(
+        runs.iter().filter(|row| row["kind"] == "run" && row["state"] == "completed").count(),
+        2
+    );
+    assert!(done.err.contains("019a0000"), "{}", done.err);
+    // Each line says whose it is.
+    assert_eq!(done.out.matches("  run completed after").count(), 2, "{}", done.out);
+}
+
+#[test]
+fn a_signal_stops_all_runs_that_are_resumed() {
+    let desk =
+        Desk::commands("[tasks.one]\nidempotent = true\nrun = 'echo x >> begun; sleep 60'\n");
+    let begun = || std::fs::read_to_string(desk.path().join("begun")).unwrap_or_default();
+    for count in 1..=2 {
+        let live = desk.start(&["run"]);
+        wait("its command", || (begun().lines().count() == count).then_some(()));
+        live.signal("KILL");
+        live.end();
+    }
+    let live = desk.start(&["resume", "--all", "--json"]);
+    wait("both commands", || (begun().lines().count() == 4).then_some(()));
+    live.signal("TERM");
+    let done = live.end();
+    assert_eq!(done.code, 143, "{}", done.err);
+    let paused = super::desk::lines(&done.out);
+    let of = |run: &serde_json::Value| {
+        paused.iter().filter(|e| e["run"] == *run && e["type"] == "run.paused").count()
+    };
+    let rows = desk.json(&["ps", "-a", "--json"]);
+    let runs: Vec<_> = rows.iter().filter(|row| row["kind"] == "run").collect();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|row| row["state"] == "paused" && of(&row["run"]) == 1), "{rows:?}");
+}
+
 #[test]
 fn a_new_run_takes_the_results_of_the_last_one_where_nothing_changed() {
     let long = COMMANDS.replace("echo kept'", "seq 1 20000'");
