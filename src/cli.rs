@@ -35,6 +35,7 @@ mod resume_all;
 mod run;
 mod schema;
 mod screen;
+mod service;
 mod short_id;
 mod show;
 mod status;
@@ -95,6 +96,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&project, &verb),
         Verb::Context(verb) => context::run(&project, &verb),
+        Verb::Service(verb) => service::run(&project, &verb),
         Verb::Completions { shell } => match complete::script(shell) {
             Some(script) => say(&script),
             None => Exit::Bug,

@@ -38,6 +38,7 @@ mod retry;
 mod sandbox;
 mod scale;
 mod secrets;
+mod service;
 mod stop;
 mod stored;
 mod sub_graphs;

@@ -4,6 +4,7 @@ mod check;
 mod context;
 mod questions;
 mod report;
+mod service;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub(super) use context::{
 };
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
+pub(super) use service::{Service, ServiceVerb};
 
 /// Heading of the help for the options that every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -82,6 +84,8 @@ pub(super) enum Verb {
     Fork(Fork),
     /// Write the transcripts and logs of a run again from its journal
     Rebuild(Rebuild),
+    /// Write a service of the user that resumes stopped runs at login and after a crash
+    Service(Service),
     /// Try the compaction pipeline, and explain an agent's next request
     Context(Context),
     /// Write a commented agents.toml that runs at once, offline
@@ -181,6 +185,7 @@ impl Verb {
             Self::Answer(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
+            Self::Service(verb) => verb.file(),
             Self::Init(_)
             | Self::Explain(_)
             | Self::Schema(_)

@@ -413,6 +413,7 @@ fn the_help_names_every_verb() {
       compact      Ask a live agent to compact its context now
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
+      service      Write a service of the user that resumes stopped runs at login and after a crash
       context      Try the compaction pipeline, and explain an agent's next request
       init         Write a commented agents.toml that runs at once, offline
       explain      Explain a diagnostic, a kind of failure or an exit code, at length

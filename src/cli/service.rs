@@ -1,0 +1,206 @@
+//! `service install`: writes the unit of a service of the user that runs `resume --all` at login and after a
+//! crash. It is shown, and started by nobody but the user.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::args;
+use super::locate::Project;
+use super::{complain, say};
+use crate::exit::Exit;
+
+/// Seconds between a crash and the next start: a run that crashes at once must not do so all night long.
+const RESTART_AFTER: u32 = 30;
+
+/// Seconds for the runs to stop: the grace period of commands, and room for slow disks.
+const STOP_WITHIN: u32 = 90;
+
+pub(super) fn run(project: &Project, verb: &args::Service) -> Exit {
+    let args::ServiceVerb::Install(install) = &verb.verb;
+    let unit = Unit::of(project).and_then(|unit| {
+        if !install.print {
+            unit.write()?;
+        }
+        Ok(unit)
+    });
+    match unit {
+        Ok(unit) => {
+            if !install.print {
+                complain(&format!("written: {}", unit.path.display()));
+                unit.commands().iter().for_each(|line| complain(line));
+            }
+            say(&unit.text)
+        }
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            Exit::Usage
+        }
+    }
+}
+
+/// A unit of the system's service manager.
+struct Unit {
+    path: PathBuf,
+    name: String,
+    text: String,
+}
+
+impl Unit {
+    fn of(project: &Project) -> io::Result<Self> {
+        let file = fs::canonicalize(&project.file)
+            .map_err(|error| io::Error::other(format!("{}: {error}", project.file.display())))?;
+        let folder = file.parent().unwrap_or(&file).to_owned();
+        let program = std::env::current_exe()?;
+        let mut command = vec![text_of(&program)?, "resume".to_owned(), "--all".to_owned()];
+        command.extend(["-f".to_owned(), text_of(&file)?]);
+        if let Some(state_dir) = &project.state_dir {
+            let state_dir = std::path::absolute(state_dir)?;
+            command.extend(["--state-dir".to_owned(), text_of(&state_dir)?]);
+        }
+        let name = name_of(&folder, &file);
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let home = home.ok_or_else(|| io::Error::other("there is no home directory"))?;
+        let folder = text_of(&folder)?;
+        Ok(match cfg!(target_os = "macos") {
+            true => {
+                let name = format!("callsheet.{name}");
+                let path = home.join("Library/LaunchAgents").join(format!("{name}.plist"));
+                Self { path, text: launch_agent(&name, &folder, &command), name }
+            }
+            false => {
+                let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+                let config = set.filter(|set| set.is_absolute());
+                let config = config.unwrap_or_else(|| home.join(".config"));
+                let name = format!("callsheet-{name}.service");
+                let path = config.join("systemd/user").join(&name);
+                Self { path, text: systemd(&folder, &command), name }
+            }
+        })
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let path = self.path.display();
+        let named = |error: io::Error| io::Error::other(format!("{path}: {error}"));
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(named)?;
+        }
+        fs::write(&self.path, &self.text).map_err(named)
+    }
+
+    /// Returns what the user does next.
+    fn commands(&self) -> Vec<String> {
+        let Self { name, path, .. } = self;
+        match cfg!(target_os = "macos") {
+            true => vec![
+                format!("start it:     launchctl bootstrap gui/$(id -u) '{}'", path.display()),
+                format!("end it:       launchctl bootout gui/$(id -u)/{name}"),
+            ],
+            false => vec![
+                format!("start it:     systemctl --user daemon-reload && systemctl --user enable --now {name}"),
+                format!("watch it:     journalctl --user -f -u {name}"),
+                format!("end it:       systemctl --user disable --now {name}"),
+                "note: it starts when you log in; `loginctl enable-linger` starts it when the machine does"
+                    .to_owned(),
+                "note: it has no keys of your shell: put NAME=value lines into \
+                 ~/.config/callsheet/environment, readable for you only"
+                    .to_owned(),
+            ],
+        }
+    }
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
+    let refused = || format!("{}: a unit can hold no such path", path.display());
+    text.map(str::to_owned).ok_or_else(|| io::Error::other(refused()))
+}
+
+/// Returns a name that is the same for one file and differs from that of any other.
+fn name_of(folder: &Path, file: &Path) -> String {
+    let last = folder.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let last: String = last.chars().map(plain).take(40).collect();
+    let hash = blake3::hash(file.as_os_str().as_encoded_bytes()).to_hex();
+    format!("{}-{}", last.trim_matches('-'), &hash[..8])
+}
+
+/// Quotes a word as systemd reads it (systemd.service(5), "Command lines" and "Specifiers").
+fn quoted(word: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in word.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '%' | '$' => quoted.extend([c, c]),
+            _ => quoted.push(c),
+        }
+    }
+    quoted + "\""
+}
+
+fn systemd(folder: &str, command: &[String]) -> String {
+    let command: Vec<_> = command.iter().map(|word| quoted(word)).collect();
+    let plain = folder.replace('%', "%%");
+    format!(
+        "# Written by `callsheet service install`: resumes the runs that were stopped.\n\
+         [Unit]\n\
+         Description=callsheet: stopped runs of {plain}\n\
+         \n\
+         [Service]\n\
+         WorkingDirectory={plain}\n\
+         ExecStart={}\n\
+         EnvironmentFile=-%E/callsheet/environment\n\
+         # Only after a crash: a run that failed or waits for a person is not resumed again and again.\n\
+         Restart=on-abnormal\n\
+         RestartSec={RESTART_AFTER}\n\
+         # The program hears the signal first and lets its runs stop, so that they can be resumed.\n\
+         KillMode=mixed\n\
+         TimeoutStopSec={STOP_WITHIN}\n\
+         \n\
+         [Install]\n\
+         WantedBy=default.target\n",
+        command.join(" ")
+    )
+}
+
+fn launch_agent(name: &str, folder: &str, command: &[String]) -> String {
+    let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let words: String =
+        command.iter().map(|word| format!("    <string>{}</string>\n", escaped(word))).collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!-- Written by `callsheet service install`: resumes the runs that were stopped. -->\n\
+         <plist version=\"1.0\">\n<dict>\n\
+         \x20 <key>Label</key><string>{name}</string>\n\
+         \x20 <key>WorkingDirectory</key><string>{}</string>\n\
+         \x20 <key>ProgramArguments</key>\n  <array>\n{words}  </array>\n\
+         \x20 <key>RunAtLoad</key><true/>\n\
+         \x20 <key>KeepAlive</key><dict><key>Crashed</key><true/></dict>\n\
+         \x20 <key>ThrottleInterval</key><integer>{RESTART_AFTER}</integer>\n\
+         \x20 <key>ExitTimeOut</key><integer>{STOP_WITHIN}</integer>\n\
+         </dict>\n</plist>\n",
+        escaped(folder)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_cannot_add_to_a_command() {
+        assert_eq!(quoted("/a b"), "\"/a b\"");
+        assert_eq!(quoted("/100%/$HOME/\"x\\"), r#""/100%%/$$HOME/\"x\\""#);
+        assert!(text_of(Path::new("/a\nExecStart=/bin/evil")).is_err());
+        let plist = launch_agent("n", "/a&b", &["<string>".to_owned()]);
+        assert!(plist.contains("/a&amp;b") && plist.contains("&lt;string&gt;"), "{plist}");
+    }
+
+    #[test]
+    fn two_files_have_two_names() {
+        let folder = Path::new("/home/you/Big Project!");
+        let one = name_of(folder, &folder.join("agents.toml"));
+        assert!(one.starts_with("big-project-"), "{one}");
+        assert_ne!(one, name_of(folder, &folder.join("other.toml")));
+    }
+}
