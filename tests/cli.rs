@@ -4,6 +4,7 @@ mod answers;
 mod closed_streams;
 mod connect;
 mod context;
+mod corpus;
 mod crash;
 mod desk;
 mod ends;
