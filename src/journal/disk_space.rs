@@ -52,11 +52,13 @@ impl Sizes {
         Self { reserve: RESERVE.min(free / 16), watermark }
     }
 
-    /// Returns the free bytes at which work resumes: an eighth above the watermark, so that a small
-    /// file that comes and goes does not pause and resume the run again and again.
-    fn resume(&self, held: bool) -> u64 {
+    /// Returns the free bytes at which work resumes after this many pauses: an eighth above the watermark, and
+    /// with each pause twice as much, up to twice the watermark. So a file that comes and goes does not pause
+    /// and resume the run again and again, however large it is.
+    fn resume(&self, held: bool, pauses: u32) -> u64 {
         let reserve = if held { 0 } else { self.reserve };
-        self.watermark + self.watermark / 8 + reserve
+        let margin = (self.watermark / 8) << pauses.saturating_sub(1).min(3);
+        self.watermark + margin + reserve
     }
 }
 
@@ -71,6 +73,8 @@ pub(super) struct Keeper {
     next_look: Instant,
     /// While space is scarce: the pause that follows the next check.
     pause: Option<Duration>,
+    /// Number of times that space was scarce.
+    pauses: u32,
 }
 
 impl Keeper {
@@ -87,7 +91,7 @@ impl Keeper {
         }
         let (room, _) = watch::channel(DiskSpace::Enough);
         let next_look = Instant::now() + LONGEST_LOOK;
-        Self { sizes, held: kept.is_ok(), room, next_look, pause: None }
+        Self { sizes, held: kept.is_ok(), room, next_look, pause: None, pauses: 0 }
     }
 
     /// Returns a watch on the state of the disk.
@@ -135,7 +139,7 @@ impl Keeper {
             self.next_look = Instant::now() + LONGEST_LOOK;
             return;
         };
-        if storage.free().is_ok_and(|free| free >= self.sizes.resume(self.held)) {
+        if storage.free().is_ok_and(|free| free >= self.sizes.resume(self.held, self.pauses)) {
             // The reserve is made before work resumes: without it the next full disk could not be
             // recorded.
             self.held = self.held || storage.reserve(self.sizes.reserve).is_ok();
@@ -152,6 +156,7 @@ impl Keeper {
         if self.pause.is_none() {
             self.next_look = Instant::now() + FIRST_LOOK;
             self.pause = Some(longer(FIRST_LOOK));
+            self.pauses = self.pauses.saturating_add(1);
             self.room.send_replace(DiskSpace::Scarce);
         }
     }
@@ -179,9 +184,57 @@ mod tests {
         assert_eq!(Sizes::of(2 << 20), small);
         for free in [1 << 20, 1 << 30, 1 << 31, u64::MAX / 4] {
             let sizes = Sizes::of(free);
-            assert!(sizes.resume(true) >= sizes.watermark, "{free}");
+            assert!(sizes.resume(true, 1) >= sizes.watermark, "{free}");
             assert!(free - sizes.reserve >= sizes.watermark, "a run can begin with {free}");
         }
         assert!(Sizes::of(100_000).watermark > 100_000, "a run waits for room");
+    }
+
+    /// A disk whose free space somebody else changes.
+    struct Shared(u64);
+
+    impl Storage for Shared {
+        fn append(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            Ok(bytes.len())
+        }
+        fn sync(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn truncate(&mut self, _len: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(0)
+        }
+        fn presence(&self) -> std::io::Result<crate::journal::storage::Presence> {
+            Ok(crate::journal::storage::Presence::Kept)
+        }
+        fn free(&self) -> std::io::Result<u64> {
+            Ok(self.0)
+        }
+        fn reserve(&mut self, _bytes: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_comes_and_goes_pauses_a_run_a_few_times_only() {
+        let mut disk = Shared(1 << 40);
+        let mut keeper = Keeper::new(&mut disk);
+        let room = keeper.watch();
+        let mut pauses = 0;
+        // Half a watermark is used and freed by somebody, all night long.
+        for _ in 0..1_000 {
+            let was = *room.borrow();
+            disk.0 = WATERMARK - 1;
+            keeper.look(&mut disk);
+            pauses += usize::from(was == DiskSpace::Enough && *room.borrow() == DiskSpace::Scarce);
+            disk.0 = WATERMARK + WATERMARK / 2;
+            keeper.look(&mut disk);
+        }
+        assert_eq!((pauses, *room.borrow()), (3 + 1, DiskSpace::Scarce));
+        disk.0 = 3 * WATERMARK;
+        keeper.look(&mut disk);
+        assert_eq!(*room.borrow(), DiskSpace::Enough);
     }
 }
