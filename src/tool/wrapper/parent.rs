@@ -24,6 +24,12 @@ const TO_REPORT: Duration = Duration::from_secs(10);
 /// Most wrappers that are started for one command on a machine that has no room for it: half an hour's.
 const MOST_STARTS: usize = 1_800;
 
+/// Number of starts in vain after which the log says so.
+const STARTS_BEFORE_WARNING: usize = 8;
+
+/// Most starts after which a wrapper that does not read its job is taken for another program.
+const MOST_BROKEN: usize = 20;
+
 /// Runs a command in a wrapper. Announces the call between the start of the wrapper and the start
 /// of the command, so that a command that was not announced has not run. When this returns or is
 /// dropped, no process of the group lives.
@@ -33,7 +39,10 @@ pub(in crate::tool) async fn call(
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let limit = order.program.timeout;
-    for pause in room::pauses().take(MOST_STARTS) {
+    for (starts, pause) in room::pauses().take(MOST_STARTS).enumerate() {
+        if starts == STARTS_BEFORE_WARNING {
+            tracing::warn!(key = %context.key, "a command finds no room for its processes: waiting");
+        }
         let work = Work::Command(order.clone());
         match Started::new(wrapper, work, context).await {
             Ok(started) => {
@@ -46,7 +55,8 @@ pub(in crate::tool) async fn call(
                 }
             }
             // It ended before it read its job, and nobody has let it begin.
-            Err(ToolError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(ToolError::Io { source, .. })
+                if source.kind() == io::ErrorKind::BrokenPipe && starts < MOST_BROKEN => {}
             Err(error) => return Err(error),
         }
         tokio::select! {
