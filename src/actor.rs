@@ -49,4 +49,5 @@ pub mod supervisor;
 pub mod tool_context;
 mod tool_run;
 pub mod transcript_writer;
+mod unknown;
 mod warm_up;

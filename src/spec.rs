@@ -291,6 +291,19 @@ pub enum OnFailure {
     Pause,
 }
 
+/// What becomes of a call whose outcome nobody knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnknown {
+    /// The model is told, and goes on. The command of a `run` task fails it.
+    #[default]
+    Tell,
+    /// A person is asked what happened.
+    Ask,
+    /// The agent fails.
+    Fail,
+}
+
 /// The fan-out of a task: one instance for each item of a list that is known only at run time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FanOut {
@@ -366,6 +379,9 @@ pub struct TaskSpec {
     /// What the task's command and agents are kept from, beside what the run is kept from.
     #[serde(default)]
     pub confinement: Confinement,
+    /// What becomes of a call whose outcome nobody knows, where the tool does not say.
+    #[serde(default)]
+    pub on_unknown: OnUnknown,
     /// The rules by which the task's answer is accepted.
     #[serde(default)]
     pub acceptance: Acceptance,
@@ -425,6 +441,7 @@ impl TaskSpec {
             context_budget: 0,
             names_output_paths: false,
             confinement: Confinement::default(),
+            on_unknown: OnUnknown::default(),
             acceptance: Acceptance::default(),
         }
     }
@@ -474,6 +491,8 @@ pub struct Limits {
     pub strict: bool,
     /// Time that a cancelled tool has to end before its process group is killed.
     pub grace_period: Duration,
+    /// Time that a running command has to end after the process that owns the run has died.
+    pub orphan_grace: Duration,
 }
 
 #[cfg(test)]

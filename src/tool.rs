@@ -35,6 +35,7 @@ use crate::message::Json;
 use crate::message::media::Media;
 use crate::output::{Output, Stored};
 use crate::permission::{Subject, Unseen};
+use crate::spec::OnUnknown;
 use crate::store::{INLINE_CHARS, Store};
 use crate::tool::environment::Environment;
 use crate::tool::sandbox::Sandbox;
@@ -84,6 +85,8 @@ pub struct ToolContext {
     pub timeout: Duration,
     /// Time that a process has to end after the polite signal (SIGTERM).
     pub grace_period: Duration,
+    /// Time that a command in a wrapper has to end after this process has died.
+    pub orphan_grace: Duration,
     /// Token that fires when the call has to end.
     pub cancel: CancellationToken,
     /// Receiver of the announcement that the effect begins, for tools that announce themselves.
@@ -341,6 +344,11 @@ pub trait Tool: Send + Sync {
     /// `None` keeps to both limits itself, because it has something to clean up.
     fn time_limit(&self) -> Option<Duration> {
         Some(TIME_LIMIT)
+    }
+
+    /// Returns what becomes of a call whose outcome nobody knows; `None` if the task decides.
+    fn on_unknown(&self) -> Option<OnUnknown> {
+        None
     }
 
     /// Returns true if a call reports by [`ToolContext::announce`] that its effect begins. For any

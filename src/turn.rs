@@ -482,6 +482,9 @@ pub struct ToolFinished {
     /// True if a permission rule or a person forbade the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+    /// True if the agent fails because nobody knows the outcome of the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fails_agent: bool,
     /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }

@@ -14,12 +14,13 @@ mod results;
 mod size;
 mod step;
 mod summaries;
+pub mod unknown;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::calls::CallState;
-pub use self::calls::{Interrupted, PendingCall, command_outcome, snip_keep};
+pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome, snip_keep};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -86,6 +87,8 @@ pub struct Machine {
     shortfalls: Shortfalls,
     /// The reason for which the agent gave up, if it did so in this turn.
     gave_up: Option<String>,
+    /// The tool of a call without which the agent may not go on.
+    fails_for: Option<String>,
     provider: ProviderWork,
     /// The model call that was announced last.
     requested: Option<ModelRequested>,
@@ -140,6 +143,7 @@ impl Machine {
             usage: Usage::default(),
             shortfalls: Shortfalls::default(),
             gave_up: None,
+            fails_for: None,
             provider: ProviderWork::default(),
             requested: None,
             handing_over: false,
@@ -555,6 +559,7 @@ mod tests {
             exit_code: None,
             told_to_end: false,
             denied: false,
+            fails_agent: false,
             took_ms: 1,
         };
         machine.apply(&finished.into())

@@ -47,6 +47,7 @@ mod survey;
 mod terminal;
 mod trust;
 mod truth;
+mod unknown;
 mod values;
 mod verbs;
 mod watch;

@@ -217,6 +217,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 exit_code: None,
                 told_to_end: false,
                 denied: false,
+                fails_agent: false,
                 took_ms: 0,
             }
             .into(),
@@ -257,6 +258,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let right = RecordRight::default();
     let agent = Agent {
         confinement: Default::default(),
+        on_unknown: Default::default(),
         services,
         id: id("work"),
         task: name("work"),

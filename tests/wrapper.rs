@@ -93,6 +93,7 @@ impl Bench {
             media: [].into(),
             timeout: SOON,
             grace_period: SOON,
+            orphan_grace: SOON,
             cancel: CancellationToken::new(),
             announce: self.heard.clone(),
             wrapper: Some(Arc::new(wrapper)),
@@ -349,16 +350,16 @@ async fn what_an_earlier_life_left_is_ended_and_nothing_else() {
     let starttime = stat(pgid).expect("at work")[19].parse().expect("a number");
     let ours = Process { pgid, starttime };
     let other = Process { pgid, starttime: starttime + 1 };
-    assert_eq!(end_remains(other, &key), Remains::None, "the number is another's");
+    assert_eq!(end_remains(other, &key, SOON), Remains::None, "the number is another's");
     assert!(stat(pid).is_some());
     kill(pgid);
     leader.wait().await.expect("reaped");
     let stranger = bench.context().key;
-    assert_eq!(end_remains(ours, &stranger), Remains::None, "the key is another's");
+    assert_eq!(end_remains(ours, &stranger, SOON), Remains::None, "the key is another's");
     assert!(stat(pid).is_some());
-    assert_eq!(end_remains(ours, &key), Remains::Ended);
+    assert_eq!(end_remains(ours, &key, SOON), Remains::Ended);
     assert!(stat(pid).is_none());
-    assert_eq!(end_remains(ours, &key), Remains::None);
+    assert_eq!(end_remains(ours, &key, SOON), Remains::None);
 }
 
 #[tokio::test]

@@ -38,8 +38,8 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::run_machine::Haste;
-use crate::spec::OutputFormat;
 use crate::spec::sandbox::Confinement;
+use crate::spec::{OnUnknown, OutputFormat};
 use crate::tool::process;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
@@ -60,6 +60,8 @@ pub struct Agent {
     pub form: OutputFormat,
     /// What its task is kept from.
     pub confinement: Confinement,
+    /// What its task says of calls whose outcome nobody knows.
+    pub on_unknown: OnUnknown,
     /// The answer that it judges, if it makes a check.
     pub judged: Option<Output>,
 }
@@ -389,6 +391,8 @@ impl Agent {
             services: self.services.clone(),
             task: self.task.clone(),
             confinement: self.confinement,
+            on_unknown: self.on_unknown,
+            begun: Arc::default(),
             agent: self.id.clone(),
             turn: state.machine.turn(),
             depth: state.machine.spawned().depth,

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tracing::{Instrument, Span};
@@ -17,6 +18,7 @@ use super::mail::StepError;
 use super::model_call::{self, Answered, CallError, Caller, Last};
 use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
+use super::unknown::{self, Settled};
 use super::{tool_context, tool_run};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
@@ -30,7 +32,7 @@ use crate::turn::{
     AgentEnded, Command, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended,
     TurnStarted,
 };
-use crate::turn_machine::{PendingCall, reply};
+use crate::turn_machine::{PendingCall, RUN, reply};
 
 /// Returns the effect class of a tool; `once` for a tool that does not exist.
 fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
@@ -242,11 +244,6 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
         Some(call) => (Vec::new(), call),
         None => announce(&context, &command).await?,
     };
-    if let Some(known) = context.services.lost.answer(&context.agent, context.turn, &call) {
-        records.extend(tool_run::settled(&context, [known]).await?);
-        return Ok(records);
-    }
-    let began = Instant::now();
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();
     all.extend(command.env.clone());
@@ -254,13 +251,28 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
     tool_context.env = Environment::only(all);
     // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
-    let result = bash::run_task(&command, &tool_context).await;
-    if call.effect.is_repeatable() && tool_run::was_cancelled(&context, &result) {
-        // It has no result, so that a resumed run runs it again.
-        return Ok(records);
-    }
-    let result = ended(&context, &call, result, began.elapsed(), ToString::to_string);
-    records.extend(tool_run::settled(&context, [result]).await?);
+    let mut known = context.services.lost.answer(&context.agent, context.turn, &call);
+    let finished = loop {
+        let finished = match known.take() {
+            Some(known) => known,
+            None => {
+                let began = Instant::now();
+                let result = bash::run_task(&command, &tool_context).await;
+                if call.effect.is_repeatable() && tool_run::was_cancelled(&context, &result) {
+                    // It has no result, so that a resumed run runs it again.
+                    return Ok(records);
+                }
+                ended(&context, &call, result, began.elapsed(), ToString::to_string)
+            }
+        };
+        let begun = context.begun.load(Ordering::Relaxed);
+        match unknown::settle(&context, &call, finished, begun).await {
+            Settled::Finished(finished) => break finished,
+            Settled::Again => {}
+            Settled::Open => return Ok(records),
+        }
+    };
+    records.extend(tool_run::settled(&context, [finished]).await?);
     Ok(records)
 }
 
@@ -272,7 +284,7 @@ async fn announce(
     let input = Json::encode(&serde_json::json!({ "command": command.run }));
     // Every command gets the key of its call, which is the same when it runs again.
     let effect = if command.idempotent { Effect::Keyed } else { Effect::Once };
-    let (index, name) = (0, "run".to_owned());
+    let (index, name) = (0, RUN.to_owned());
     let key = CallKey::derive(
         context.services.run,
         &context.agent,

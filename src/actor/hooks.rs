@@ -227,6 +227,7 @@ pub(super) async fn of_run(
         media: Arc::default(),
         timeout: services.hooks.timeout,
         grace_period: services.limits.grace_period,
+        orphan_grace: Duration::ZERO,
         cancel: cancel.clone(),
         announce: Arc::new(()),
         unseen: Default::default(),

@@ -1,7 +1,7 @@
 //! Finds out what became of calls that had begun when their agent's process or actor ended.
 //!
-//! Owns the order of the steps: first all processes of the call are ended, so that nothing can
-//! change any more; then its kept result is looked up in the spool; only if there is none, the
+//! Owns the order of the steps: first all processes of the call have ended, by themselves within
+//! what is left of their grace or by a kill, so that nothing can change any more; then its kept result is looked up in the spool; only if there is none, the
 //! rules of its effect apply. The same steps serve an agent that crashed, a run that is resumed,
 //! and an agent that ends without resuming.
 
@@ -12,6 +12,7 @@ use super::mail::StepError;
 use super::services::Services;
 use super::step::{StepContext, StepResult, finished, killed};
 use super::tool_run;
+use super::unknown::{self, Settled};
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -20,7 +21,7 @@ use crate::store::Store;
 use crate::tool::process::{self, Remains};
 use crate::tool::workspace::Workspace;
 use crate::tool::{Ending, ToolError, ToolOutput, wrapper};
-use crate::turn::{ResultSource, ToolFinished, ToolStarted};
+use crate::turn::{ResultSource, ToolFinished, ToolStarted, ToolStatus};
 use crate::turn_machine::interrupted::{self, Content, Known};
 use crate::turn_machine::lost::LostCalls;
 use crate::turn_machine::{Interrupted, Machine, PendingCall};
@@ -34,13 +35,16 @@ pub struct Traces {
     pub workspace: Option<Arc<Workspace>>,
     /// The calls of which the journal lost the records.
     pub lost: Arc<LostCalls>,
+    /// Time for which commands may still run after the death of their owner.
+    pub orphan_grace: Duration,
 }
 
 impl Traces {
     /// Returns the places of a live run.
     pub(super) fn of(services: &Services) -> Self {
         let (store, workspace) = (services.store.clone(), Some(services.workspace.clone()));
-        Self { store, workspace, lost: services.lost.clone() }
+        let orphan_grace = services.limits.orphan_grace;
+        Self { store, workspace, lost: services.lost.clone(), orphan_grace }
     }
 }
 
@@ -83,8 +87,9 @@ impl Begun {
             Event::ToolStarted(known) => *known == started,
             _ => false,
         };
-        let ts_ms = self.0.iter().rev().find(is_it).map(|record| record.ts_ms);
-        Beginning { started, ts_ms }
+        let record = self.0.iter().rev().find(is_it);
+        let (ts_ms, seq) = (record.map(|record| record.ts_ms), record.map_or(0, |r| r.seq));
+        Beginning { started, ts_ms, seq }
     }
 }
 
@@ -104,6 +109,8 @@ pub(super) struct Lost {
 struct Beginning {
     started: ToolStarted,
     ts_ms: Option<i64>,
+    /// Number of the record of the beginning.
+    seq: u64,
 }
 
 /// Records what became of the calls, as one batch. Calls that stay without a result are run again
@@ -111,10 +118,26 @@ struct Beginning {
 pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult {
     let (traces, turn) = (Traces::of(&context.services), context.turn);
     let agent = context.agent.clone();
+    let calls = lost.clone();
     let found = tokio::task::spawn_blocking(move || results(&traces, &agent, turn, lost)).await;
     let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
     crash::pass(Point::BeforeRepair);
-    tool_run::settled(&context, results).await
+    let is_unknown = |finished: &ToolFinished| finished.status == ToolStatus::Unknown;
+    let (unknown, known): (Vec<_>, Vec<_>) = results.into_iter().partition(is_unknown);
+    let mut records = tool_run::settled(&context, known).await?;
+    // A person may be asked about these, which takes as long as it takes.
+    for finished in unknown {
+        let Some(lost) = calls.iter().find(|lost| lost.call.key == finished.key) else { continue };
+        let begun = lost.begun.as_ref().map_or(0, |begun| begun.seq);
+        match unknown::settle(&context, &lost.call, finished, begun).await {
+            Settled::Finished(finished) => {
+                records.extend(tool_run::settled(&context, [finished]).await?);
+            }
+            Settled::Again => {}
+            Settled::Open => break,
+        }
+    }
+    Ok(records)
 }
 
 /// Returns the results of the lost calls of this turn. Calls that may be run again are left out.
@@ -131,7 +154,8 @@ pub(super) fn results(
 fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let Lost { call, begun, announced } = lost;
     let process = begun.as_ref().and_then(|begun| begun.started.process());
-    let remains = process.map(|process| process::end_remains(process, &call.key));
+    let end = |process| process::end_remains(process, &call.key, traces.orphan_grace);
+    let remains = process.map(end);
     // Only after the processes were ended: until then the wrapper might still write its result.
     let kept = wrapper::spooled(&traces.store, &call.key).unwrap_or_else(|error| {
         tracing::warn!(key = %call.key, %error, "a kept result cannot be read");
@@ -164,7 +188,7 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
             Known { processes, ..Known::default() }
         }
     };
-    let Some(Beginning { started, ts_ms }) = begun else {
+    let Some(Beginning { started, ts_ms, .. }) = begun else {
         return (!call.effect.is_repeatable()).then(|| interrupted::unknown(turn, call, &known));
     };
     let (began, content) = (ts_ms.map(stamp::text), content(traces, &started));

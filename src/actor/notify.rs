@@ -49,6 +49,7 @@ pub(super) async fn notify(
         media: Arc::default(),
         timeout: WITHIN,
         grace_period: services.limits.grace_period,
+        orphan_grace: Duration::ZERO,
         cancel: CancellationToken::new(),
         announce: Arc::new(()),
         unseen: Default::default(),

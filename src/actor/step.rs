@@ -2,7 +2,7 @@
 //! the records of calls that end.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
@@ -21,8 +21,8 @@ use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::run_machine::{ChildResult, Refused};
 use crate::run_state::questions::Answered;
-use crate::spec::AgentSpec;
 use crate::spec::sandbox::Confinement;
+use crate::spec::{AgentSpec, OnUnknown};
 use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
@@ -100,6 +100,10 @@ pub struct StepContext {
     pub task: Name,
     /// What the task is kept from.
     pub confinement: Confinement,
+    /// What the task says of calls whose outcome nobody knows.
+    pub on_unknown: OnUnknown,
+    /// Number of the record of the last beginning of a call in this step, 0 before there is one.
+    pub begun: Arc<AtomicU64>,
     /// The agent.
     pub agent: AgentId,
     /// The agent's current turn.
@@ -234,6 +238,7 @@ pub(super) fn finished(
         exit_code,
         told_to_end,
         denied,
+        fails_agent: false,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -1,6 +1,7 @@
 //! Everything that a call of a tool may use, and the record of its beginning.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::step::StepContext;
 use crate::crash::{self, Point};
@@ -16,7 +17,9 @@ pub(super) async fn record_start(
     started: ToolStarted,
 ) -> Result<(), ToolError> {
     let recorded = context.record([Event::from(started)]).await;
-    recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    let records = recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
+    let seq = records.last().map_or(0, |record| record.seq);
+    context.begun.store(seq, Ordering::Relaxed);
     crash::pass(Point::AfterStart);
     Ok(())
 }
@@ -59,6 +62,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,
+        orphan_grace: services.limits.orphan_grace,
         cancel: context.cancel.clone(),
     }
 }

@@ -23,6 +23,7 @@ use super::questions;
 use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::tool_context::{record_start, tool_context};
+use super::unknown::{self, Settled};
 use super::{hooks, permission, proposing, recall};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
@@ -162,18 +163,34 @@ impl Ticket {
 }
 
 /// Runs one call to its result, whatever happens. Returns `None` if the call was cancelled with its
-/// agent and is repeatable: it then has no result, so that a resumed run makes it again.
+/// agent and is repeatable, or if a person has not answered yet: it then has no result, so that a
+/// resumed run makes it again or asks again.
 async fn run_one(
     context: &StepContext,
     call: &PendingCall,
     ticket: Ticket,
 ) -> Option<ToolFinished> {
-    let began = Instant::now();
     let is_own_step = context.services.tools.get(&call.call.name).is_none();
     let lost = &context.services.lost;
-    if let Some(known) = lost.answer(&context.agent, context.turn, call).filter(|_| !is_own_step) {
-        return Some(known);
+    let mut known = lost.answer(&context.agent, context.turn, call).filter(|_| !is_own_step);
+    let mut ticket = Some(ticket);
+    loop {
+        let finished = match known.take() {
+            Some(known) => known,
+            None => make(context, call, ticket.take().unwrap_or_default()).await?,
+        };
+        let begun = context.begun.load(Ordering::Relaxed);
+        match unknown::settle(context, call, finished, begun).await {
+            Settled::Finished(finished) => return Some(finished),
+            Settled::Again => {}
+            Settled::Open => return None,
+        }
     }
+}
+
+/// Makes a call. Returns `None` if it has no result.
+async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Option<ToolFinished> {
+    let began = Instant::now();
     // A tool that panics must not end the agent: its panic becomes an error result.
     let span = spans::tool(&call.call);
     let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket).instrument(span));

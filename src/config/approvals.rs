@@ -31,6 +31,7 @@ pub(super) fn work(
         ("cwd", task.cwd.at()),
         ("idempotent", task.idempotent.at()),
         ("idempotency_key", task.idempotency_key.at()),
+        ("on_unknown", task.on_unknown.at()),
         ("model", task.model.at()),
         ("max_turns", task.max_turns.at()),
         ("context", task.context.at()),

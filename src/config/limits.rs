@@ -16,6 +16,7 @@ pub(super) fn limits(raw: &raw::Limits) -> Limits {
         cancel_running: *raw.cancel_running,
         strict: *raw.strict,
         grace_period: *raw.grace_period,
+        orphan_grace: *raw.orphan_grace,
     }
 }
 

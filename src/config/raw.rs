@@ -263,6 +263,10 @@ sections! {
         strict: bool = false, Kind::Truth;
         /// The time that a cancelled tool or command has to end before its processes are killed.
         grace_period: Duration = Duration::from_secs(10), Kind::Pause;
+        /// The time that a running command has to end when callsheet itself is gone, such as after
+        /// `kill -9`. `callsheet resume` waits for what is left of it and records the result. A
+        /// command that takes longer is killed, and its outcome is unknown.
+        orphan_grace: Duration = Duration::from_secs(5), Kind::Pause;
     }
     later {
         /// The most children that may be started in a time, like `"5/10s"`.

@@ -58,6 +58,7 @@ fn spec(
         context: context(setting, task),
         context_budget: *task.context_budget,
         confinement: sandbox::confinement(setting, &task.sandbox),
+        on_unknown: *task.on_unknown,
         acceptance,
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })

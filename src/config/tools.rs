@@ -66,6 +66,7 @@ fn tool(
         command: raw.command.iter().map(|word| word.value.clone()).collect(),
         input_schema: schema?,
         idempotent: *raw.idempotent,
+        on_unknown: *raw.on_unknown,
         timeout: *raw.timeout,
         max_output_bytes: *raw.max_output_bytes,
         folder: folder(setting, raw),

@@ -295,6 +295,7 @@ fn read_transcript(
                 exit_code: None,
                 told_to_end: false,
                 denied: false,
+                fails_agent: false,
                 took_ms: 0,
             };
             let is_known = !result.text().starts_with(OUTCOME_UNKNOWN);

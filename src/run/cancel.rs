@@ -2,6 +2,7 @@
 //! nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::opening::{self, Opening, StoppedRun};
 use super::{StartError, blocking, fork};
@@ -62,7 +63,9 @@ async fn record(
     let (state, left) = (tracker.state(), tracker.left(&dir.journal()));
     let idle = agents(state, left, target, reason);
     let store = Arc::new(Store::new(dir.spool(), dir.results()));
-    let traces = Traces { store: store.clone(), workspace: None, lost };
+    // Who cancels does not want to wait for what the cancelled work comes to.
+    let orphan_grace = Duration::ZERO;
+    let traces = Traces { store: store.clone(), workspace: None, lost, orphan_grace };
     let mut drafts = blocking(move || ends::ends(&traces, idle)).await?;
     drafts.extend(tasks(state, target, reason));
     let end = end_after(state, &drafts, reason)?;

@@ -15,6 +15,7 @@ use crate::journal::{JournalError, walk};
 use crate::plan::TaskState;
 use crate::run_state::RunState;
 use crate::store::Store;
+use crate::tool::process;
 use crate::tool::spool::Spool;
 use crate::turn::{Effect, Outcome};
 use crate::turn_machine::command_outcome;
@@ -26,8 +27,12 @@ pub(super) enum Command {
     Announced,
     /// It began, and left no result.
     Interrupted,
-    /// The same, and it may simply run again.
+    /// The same, and a person is asked what happened.
+    Asked,
+    /// It began, left no result, and may simply run again.
     RunsAgain,
+    /// It is still at work within its orphan grace.
+    AtWork,
     /// Its wrapper kept its result in the spool.
     Kept,
     /// Its result is recorded in the journal.
@@ -42,8 +47,13 @@ impl Command {
     pub(super) fn fate(&self) -> Result<&'static str, Failure> {
         match self {
             Self::Announced => Ok("its command has not begun"),
+            Self::Asked => {
+                Ok("its command was interrupted, and a person is asked whether it took effect")
+            }
             Self::Kept => Ok("the result of its command was kept"),
             Self::RunsAgain => Ok("its command was interrupted and runs again"),
+            Self::AtWork => Ok("its command is still at work, and its result counts if it ends \
+                within `limits.orphan_grace`"),
             Self::Interrupted => {
                 let message = "the command was interrupted and may have taken effect";
                 Err(Failure::new(FailureKind::Interrupted, message.to_owned()))
@@ -58,14 +68,16 @@ impl Command {
     }
 }
 
-/// Returns the commands of the tasks that are in progress in `state`, by task. Returns none if the
-/// journal cannot be read. Blocks.
+/// Returns the commands of the tasks that are in progress in `state`, by task. `asks` tells of which
+/// tasks a person is asked about a command that was interrupted. Returns none if the journal cannot be
+/// read. Blocks.
 ///
 /// # Errors
 /// Returns an error if the spool cannot be read.
 pub(super) fn under_way(
     dir: &RunDir,
     state: &RunState,
+    asks: impl Fn(&Name) -> bool,
 ) -> Result<BTreeMap<Name, Command>, JournalError> {
     let mut tasks: HashMap<AgentId, Name> = HashMap::new();
     for (name, status) in state.tasks() {
@@ -97,8 +109,13 @@ pub(super) fn under_way(
                 Event::ToolStarted(started) => {
                     let effect = open.get(&started.key).map(|(_, effect)| *effect);
                     let runs_again = effect.is_some_and(Effect::is_repeatable);
-                    let command =
-                        if runs_again { Command::RunsAgain } else { Command::Interrupted };
+                    let process = started.process();
+                    let command = match process {
+                        Some(process) if process::has_wrapper(process) => Command::AtWork,
+                        _ if runs_again => Command::RunsAgain,
+                        _ if asks(task) => Command::Asked,
+                        _ => Command::Interrupted,
+                    };
                     commands.insert(task.clone(), command);
                 }
                 Event::AgentRestarted(restarted) if restarted.feedback.is_some() => {

@@ -28,7 +28,7 @@ use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Scope};
 use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{Retry, RunState, TaskStatus};
-use crate::spec::TaskSpec;
+use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
 use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
@@ -44,7 +44,7 @@ pub fn as_recorded(
     config: Option<&Config>,
     retry: Option<&Retry>,
 ) -> Result<Vec<Prospect>, StartError> {
-    let commands = commands::under_way(dir, state)?;
+    let commands = commands::under_way(dir, state, |task| asks(config, task))?;
     let reopening = retry.cloned().map_or(Reopening::AsRecorded, Reopening::Retrying);
     let opened = reopening.state_after(state)?;
     let foreseen = match (config, state.created()) {
@@ -130,6 +130,14 @@ fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, Str
         | TaskState::Completed
         | TaskState::Reused => None,
     }
+}
+
+/// Returns true if a person is asked about a command of the task that was interrupted.
+fn asks(config: Option<&Config>, task: &Name) -> bool {
+    let declared = task.of_instance().unwrap_or(task.as_str());
+    let tasks = config.map(|config| config.tasks.as_slice()).unwrap_or_default();
+    let spec = tasks.iter().find(|spec| spec.name.as_str() == declared);
+    spec.is_some_and(|spec| spec.on_unknown == OnUnknown::Ask)
 }
 
 /// Returns the verdict on a task whose state a resume leaves as it is.
@@ -228,7 +236,7 @@ pub fn accepting(
 ) -> Result<Vec<Prospect>, StartError> {
     let Some(created) = state.created() else { return Ok(Vec::new()) };
     let plan = changed_plan(created, before, now)?;
-    let commands = commands::under_way(dir, state)?;
+    let commands = commands::under_way(dir, state, |task| asks(Some(now), task))?;
     let accepted = accept(state, now, &plan)?;
     let foreseen = foresee(dir, accepted, plan.clone(), now, created, Map::new(), &commands)?;
     let words = Words { run: created.run, results: dir.results(), state, before, now, foreseen };

@@ -452,6 +452,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
         cancel_running: rng.u32(..4) == 0,
         strict: false,
         grace_period: Duration::from_secs(rng.u64(..3)),
+        orphan_grace: Duration::ZERO,
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::id::Name;
 use crate::schema::Schema;
+use crate::spec::OnUnknown;
 
 /// A tool that is a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,8 @@ pub struct CommandTool {
     pub input_schema: Schema,
     /// True if a call that was cut short may simply run again.
     pub idempotent: bool,
+    /// What becomes of a call whose outcome nobody knows; `None`: what the task says.
+    pub on_unknown: Option<OnUnknown>,
     /// Time limit of a call.
     pub timeout: Duration,
     /// Longest output that a model reads whole.

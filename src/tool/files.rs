@@ -301,6 +301,7 @@ pub(super) mod tests {
                 media: [Media::Image].into(),
                 timeout: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),
+                orphan_grace: Duration::ZERO,
                 cancel: CancellationToken::new(),
                 announce: Arc::new(()),
                 wrapper: None,

@@ -15,6 +15,7 @@ use super::wrapper;
 use super::{BoxFuture, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use crate::message::Json;
 use crate::permission::{Deed, Subject};
+use crate::spec::OnUnknown;
 use crate::spec::tool::CommandTool;
 use crate::template::argument;
 use crate::turn::Effect;
@@ -105,6 +106,10 @@ impl Tool for Own {
         None
     }
 
+    fn on_unknown(&self) -> Option<OnUnknown> {
+        self.command.on_unknown
+    }
+
     /// Announces itself, because the announcement names the process group.
     fn announces_itself(&self) -> bool {
         true
@@ -190,6 +195,7 @@ mod tests {
             command: words.iter().map(|word| (*word).to_owned()).collect(),
             input_schema: Schema::new(schema).unwrap(),
             idempotent: false,
+            on_unknown: None,
             timeout: Duration::from_secs(60),
             max_output_bytes: 30_000,
             folder: "".into(),

@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
 use self::group::{Group, KEY_VARIABLE};
-pub use self::group::{Remains, end_remains, kill_all_groups, killed_groups_are_gone};
+pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};

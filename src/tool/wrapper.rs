@@ -4,7 +4,8 @@
 //! The wrapper is this program, started again in a mode of its own, as the leader of the process
 //! group of the command. It waits until the call is recorded, runs the command, keeps the result
 //! durably in the spool, and only then reports it. Its stdin is a pipe from the parent: when the
-//! pipe ends, the parent is gone, and the wrapper kills its group and itself.
+//! pipe ends, the parent is gone. The wrapper then gives its command a grace to end, keeps the
+//! result for the next owner of the run, and kills its group and itself.
 //!
 //! Owns the protocol between the two. The parent sends a line of JSON with the job, then `go`, and
 //! `cancel` if the call is cancelled; the wrapper answers with the result in the form in which it
@@ -102,6 +103,8 @@ struct Job {
     key: CallKey,
     work: Work,
     grace_period: Duration,
+    /// Time for which a command may still run when the parent is gone.
+    orphan_grace: Duration,
     sandbox: Option<Policy>,
     secrets: Vec<String>,
 }

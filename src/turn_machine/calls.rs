@@ -17,6 +17,9 @@ use crate::turn::{
 /// Result of a call that was open when its agent had to end.
 const CUT_SHORT: &str = "no result: the agent was told to end before the call had one";
 
+/// Name of the call of a `run` task or of a check, which no model made.
+pub const RUN: &str = "run";
+
 /// Returns the failure of an attempt whose command was interrupted.
 fn interrupted_because(what: &str) -> Failure {
     let message = format!(
@@ -146,6 +149,7 @@ pub(super) fn answer(
         exit_code: None,
         told_to_end: false,
         denied: false,
+        fails_agent: false,
         took_ms: 0,
     }
 }

@@ -33,6 +33,16 @@ impl Machine {
         self.failed(kind, format!("the agent gave up: {reason}"))
     }
 
+    /// Returns the failure of an agent that may not go on without the outcome of a call.
+    pub(super) fn failed_for(&self, tool: &str) -> Outcome {
+        let message = format!(
+            "a call of `{tool}` was interrupted and may have taken effect, and the agent may not go on \
+             without knowing (`on_unknown`); it was not run again. Inspect the state before you repeat \
+             the task"
+        );
+        self.failed(FailureKind::Interrupted, message)
+    }
+
     /// Decides how the agent continues after a model call that failed for good.
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) {
         let failure = &failed.failure;

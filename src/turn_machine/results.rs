@@ -27,6 +27,9 @@ impl Machine {
         state.result = Some(finished.block.clone());
         self.shortfalls.count(finished);
         let call = state.call.clone();
+        if finished.fails_agent {
+            self.fails_for = Some(call.name.clone());
+        }
         match (finished.status, call.name.as_str()) {
             (ToolStatus::Ok, "compact") => {
                 let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
@@ -50,9 +53,10 @@ impl Machine {
         }
         let calls = std::mem::take(&mut self.calls);
         let mut blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
-        self.phase = match self.gave_up.take() {
-            Some(reason) => Phase::Ending(self.given_up(&reason)),
-            None => Phase::Ready,
+        self.phase = match (self.fails_for.take(), self.gave_up.take()) {
+            (Some(tool), _) => Phase::Ending(self.failed_for(&tool)),
+            (None, Some(reason)) => Phase::Ending(self.given_up(&reason)),
+            (None, None) => Phase::Ready,
         };
         if self.hands_over() {
             blocks.push(Json::encode(&Block::Text(HAND_OVER.to_owned())));

@@ -221,7 +221,8 @@ fn mistakes_in_the_rules_for_an_answer_are_found_before_anything_runs() {
 
 #[test]
 fn a_check_that_is_cancelled_or_killed_leaves_nothing_half_judged() {
-    let tasks = "[agents.a]\ninstructions = 'x'\n[tasks.t]\nagent = 'a'\nprompt = 'x'\n\
+    let tasks = "[limits]\norphan_grace = '0s'\n[agents.a]\ninstructions = 'x'\n\
+                 [tasks.t]\nagent = 'a'\nprompt = 'x'\n\
                  [[tasks.t.checks]]\nrun = 'echo x >> checks; until test -e go; do sleep 0.01; done'\n";
     let begin = || {
         let desk = Desk::offline(tasks, "[[rules]]\nsay = 'done'");

@@ -468,7 +468,7 @@ fn a_run_is_forked_with_something_changed() {
 fn what_becomes_of_an_interrupted_command_is_foretold() {
     let tasks = |retry: &str| {
         format!(
-            "[tasks.a]\nrun = 'echo a >> ledger; test -e go || {{ touch up; sleep 60; }}'\n{retry}\n\
+            "[limits]\norphan_grace = '0s'\n[tasks.a]\nrun = 'echo a >> ledger; test -e go || {{ touch up; sleep 60; }}'\n{retry}\n\
              [tasks.b]\nrun = 'true'\ndepends_on = ['a']\n"
         )
     };

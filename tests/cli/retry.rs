@@ -92,7 +92,7 @@ fn one_failed_task_of_several_begins_again_alone() {
 #[test]
 fn a_retry_that_is_killed_goes_on() {
     let desk = Desk::commands(
-        "[tasks.kept]\nrun = 'echo kept >> starts'\n\
+        "[limits]\norphan_grace = '0s'\n[tasks.kept]\nrun = 'echo kept >> starts'\n\
          [tasks.bad]\nrun = 'test -e mended && until test -e go; do sleep 0.01; done'\n\
          depends_on = ['kept']\n[tasks.after]\nrun = 'true'\ndepends_on = ['bad']\n",
     );

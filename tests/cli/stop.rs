@@ -228,13 +228,22 @@ fn a_task_that_cleaned_up_in_its_grace_has_not_done_its_work() {
     assert!(partial.contains("tidy\n"), "{partial}");
 }
 
-/// How long what a program had at work may live on after it.
+/// How long what a program had at work may live on after it and the grace.
 const ORPHANS: Duration = Duration::from_secs(1);
 
 fn wait_for_no_orphans(group: i64) {
+    wait_for_the_end_of(group, Duration::ZERO);
+}
+
+/// Waits for the end of processes that have a grace.
+fn wait_for_the_end_of(group: i64, grace: Duration) {
     let ended = Instant::now();
     wait("the end of the group", || members(group).is_empty().then_some(()));
-    assert!(ended.elapsed() < ORPHANS, "{:?}", ended.elapsed());
+    assert!(ended.elapsed() < grace + ORPHANS, "{:?}", ended.elapsed());
+}
+
+fn graced(seconds: u64) -> String {
+    format!("[limits]\norphan_grace = '{seconds}s'\n")
 }
 
 #[test]
@@ -242,15 +251,17 @@ fn nothing_outlives_a_program_that_is_killed() {
     // The command does not care about polite signals, and has a child.
     let stubborn = SLEEP.replace("sleep 60 &", "trap '' TERM HUP INT; sleep 60 &");
     let task = "[tasks.only]\nrun = 'sleep 60 & echo $! > pid.new; mv pid.new pid; wait'\n";
-    for desk in
-        [Desk::offline(BASH, &stubborn), Desk::offline(BASH, CHILD_SLEEPS), Desk::commands(task)]
-    {
+    for (seconds, desk) in [
+        (0, Desk::offline(&format!("{}{BASH}", graced(0)), &stubborn)),
+        (1, Desk::offline(&format!("{}{BASH}", graced(1)), CHILD_SLEEPS)),
+        (1, Desk::commands(&format!("{}{task}", graced(1)))),
+    ] {
         let run = desk.start(&["run"]);
         let pid = sleeper(&desk);
         let group = group(&desk);
         assert!(members(group).len() >= 3, "the wrapper, the shell and its child");
         run.signal("KILL");
-        wait_for_no_orphans(group);
+        wait_for_the_end_of(group, Duration::from_secs(seconds));
         assert!(!is_alive(&pid));
         assert_eq!(run.end().code, -1);
         let done = desk.call(&["resume"]);
@@ -261,6 +272,64 @@ fn nothing_outlives_a_program_that_is_killed() {
         let told = finished["data"]["block"]["content"].as_str().expect("a text").to_owned();
         assert!(told.starts_with("outcome unknown: ") && told.contains("It began at"), "{told}");
     }
+}
+
+/// A command that says when it has begun, and ends when it is told to.
+const TOLD: &str = "echo $$ > pid.new; mv pid.new pid; echo x >> ledger; \
+    until test -e go; do sleep 0.02; done; echo it was done";
+
+#[test]
+fn a_command_that_ends_within_its_grace_is_adopted() {
+    let script = format!(
+        "[[rules]]\nturn = 1\n[[rules.calls]]\ntool = 'bash'\ninput = {{ command = '''{TOLD}''' }}\n\
+         [[rules]]\nsay = 'done'\n"
+    );
+    let task = format!("[tasks.only]\nrun = '''{TOLD}'''\n");
+    // The resume waits for the end, or finds what ended before it.
+    for waits in [true, false] {
+        for desk in [
+            Desk::offline(&format!("{}{BASH}", graced(60)), &script),
+            Desk::commands(&format!("{}{task}", graced(60))),
+        ] {
+            let run = desk.start(&["run"]);
+            sleeper(&desk);
+            let group = group(&desk);
+            run.signal("KILL");
+            assert_eq!(run.end().code, -1);
+            assert!(!members(group).is_empty(), "it may still end");
+            let explained = desk.good(&["resume", "--explain"]);
+            let is_task = desk.read("agents.toml").contains("tasks.only");
+            assert_eq!(explained.contains("its command is still at work"), is_task, "{explained}");
+            let resumed = if waits {
+                let resumed = desk.start(&["resume"]);
+                desk.wait_for_event("run.opened", |event| event["ep"] == 2);
+                desk.write("go", "");
+                resumed.end()
+            } else {
+                desk.write("go", "");
+                wait("the end of the group", || members(group).is_empty().then_some(()));
+                desk.call(&["resume"])
+            };
+            assert_eq!(resumed.code, 0, "{}", resumed.err);
+            let finished = desk.wait_for_event("tool.finished", |_| true);
+            let data = &finished["data"];
+            assert_eq!((&data["status"], &data["source"]), (&"ok".into(), &"spool".into()));
+            assert!(data.to_string().contains("it was done"), "{data}");
+            assert_eq!(desk.read("ledger"), "x\n");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_is_told_to_end_at_once_grants_no_grace() {
+    let desk = Desk::offline(&format!("{}{BASH}", graced(60)), SLEEP);
+    let run = desk.start(&["run"]);
+    sleeper(&desk);
+    let group = group(&desk);
+    run.signal("INT");
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+    wait_for_no_orphans(group);
 }
 
 /// Kills the program and the wrapper of its command, so that what the command started lives on.

@@ -93,7 +93,8 @@ fn an_idempotent_command_runs_again_after_a_crash_and_after_an_interruption() {
         [("true", "KILL", 0), ("true", "TERM", 0), ("false", "KILL", 1), ("false", "TERM", 1)]
     {
         let desk = Desk::commands(&format!(
-            "[tasks.a]\nrun = 'echo $IDEMPOTENCY_KEY >> begun; test -e go || sleep 60'\n\
+            "[limits]\norphan_grace = '0s'\n\
+             [tasks.a]\nrun = 'echo $IDEMPOTENCY_KEY >> begun; test -e go || sleep 60'\n\
              idempotency_key = '{{{{ run.id }}}}:a'\nidempotent = {idempotent}\n"
         ));
         let run: Live = desk.start(&["run"]);

@@ -188,6 +188,8 @@ impl Supervisor {
             id: id.clone(),
             form: spec.map(|spec| spec.output).unwrap_or_default(),
             confinement: spec.map(|spec| spec.confinement).unwrap_or_default(),
+            // A check only looks: what it may have done is not asked about.
+            on_unknown: spec.filter(|_| judged.is_none()).map(|s| s.on_unknown).unwrap_or_default(),
             task,
             right: right.clone(),
             judged,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use crate::config::shape::kinds::{COMMAND, INPUT_TEMPLATE, TEXT, VARIABLES};
+use crate::config::shape::kinds::{COMMAND, INPUT_TEMPLATE, TEXT, VARIABLES, words_of};
 use crate::config::shape::{Kind, List, Named, sections};
+use crate::spec::OnUnknown;
 use crate::store::{INLINE_CHARS, MEMORY_BYTES};
 use crate::tool::TIME_LIMIT;
 
@@ -34,6 +35,10 @@ sections! {
         /// If `true`, a call that a crash cut short is run again. The command gets the same
         /// `$CALLSHEET_IDEMPOTENCY_KEY` then.
         idempotent: bool = false, Kind::Truth;
+        /// What becomes of a call that was interrupted after it had begun, if it may not run again.
+        /// `tell`: the model reads that the outcome is unknown, and what is known. `ask`: a person is
+        /// asked what happened. `fail`: the agent fails.
+        on_unknown: OnUnknown, words_of::<OnUnknown>(&[]) => "that of the task";
         /// The longest time that a call may take.
         timeout: Duration = TIME_LIMIT, Kind::Time;
         /// The longest output that the model reads whole, a third of that after a failure. The

@@ -13,9 +13,9 @@ use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, Verdict};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
 use crate::spec::sandbox::SandboxMode;
-use crate::spec::{OnFailure, OutputFormat};
+use crate::spec::{OnFailure, OnUnknown, OutputFormat};
 
-words! { RestartStrategy Verdict NonInteractive OnFailure OutputFormat }
+words! { RestartStrategy Verdict NonInteractive OnFailure OnUnknown OutputFormat }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
@@ -242,6 +242,11 @@ sections! {
         /// If `true`, the command may simply run again after it was interrupted, such as by a crash.
         /// Otherwise the task fails then, because nobody knows what the command has done.
         idempotent: bool = false, Kind::Truth, gives "conflict";
+        /// What becomes of a command or a call that was interrupted after it had begun, and that may
+        /// not run again, in this task and in the agents that work for it. `tell`: the model reads
+        /// that the outcome is unknown, and what is known (a `run` task fails). `ask`: a person is
+        /// asked what happened. `fail`: the agent fails. A tool's own value comes first.
+        on_unknown: OnUnknown = OnUnknown::Tell, words_of::<OnUnknown>(&[]), gives "conflict";
         /// A text that names the effect of the task's command, which gets it as `$IDEMPOTENCY_KEY`
         /// to hand on to a service that does nothing twice under one key. Only `idempotent` makes an
         /// interrupted command run again.
@@ -291,7 +296,5 @@ sections! {
         idle_timeout;
         /// The condition under which the output is taken from an earlier run.
         cache;
-        /// What happens to the task when a crash leaves the outcome of its command unknown.
-        on_unknown;
     }
 }

@@ -18,8 +18,8 @@ pub(in crate::tool) const KEY_VARIABLE: &str = "CALLSHEET_IDEMPOTENCY_KEY";
 /// that a person would set.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Time for a wrapper whose parent is gone to store its result: a few syncs of a slow disk. A
-/// wrapper that is not storing a result ends at once.
+/// Time for a wrapper whose parent is gone to store its result after its grace: a few syncs of a slow
+/// disk.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Time for a killed group to be gone: only a process that waits for a broken device takes longer.
@@ -239,20 +239,29 @@ pub(in crate::tool) fn start_of(group: &Group) -> Option<u64> {
 }
 
 /// Ends the processes of a call's group that an earlier process of this program left; blocks until
-/// none is at work, or a kill had no effect in time. Waits for a wrapper first: it ends by itself
-/// when its parent is gone, but may still be storing a result.
-pub fn end_remains(process: Process, key: &CallKey) -> Remains {
+/// none is at work, or a kill had no effect in time. Waits for a wrapper first: when its parent is
+/// gone, it ends by itself after `grace`, and may then still be storing a result.
+pub fn end_remains(process: Process, key: &CallKey, grace: Duration) -> Remains {
     let Some(group) = Pid::from_raw(process.pgid) else { return Remains::None };
     if !has_members(group, None) || !is_of_call(group, process, key) {
         return Remains::None;
     }
-    if !is_gone_within(group, LAST_WORDS) {
+    let patience =
+        if has_wrapper(process) { grace.saturating_add(LAST_WORDS) } else { Duration::ZERO };
+    if !is_gone_within(group, patience) {
         signal(group, Signal::KILL);
         if !is_gone_within(group, AFTER_KILL) {
             return Remains::AtWork;
         }
     }
     Remains::Ended
+}
+
+/// Returns true if the wrapper of a call is at work: without it nobody keeps a result.
+#[must_use]
+pub fn has_wrapper(process: Process) -> bool {
+    let leader = Pid::from_raw(process.pgid).and_then(Stat::of);
+    leader.is_some_and(|leader| leader.is_at_work && leader.start == process.starttime)
 }
 
 /// The processes that were left of a call's group.
@@ -267,9 +276,9 @@ pub enum Remains {
 }
 
 fn is_gone_within(group: Pid, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
+    let began = Instant::now();
     while has_members(group, None) {
-        if Instant::now() >= deadline {
+        if began.elapsed() >= patience {
             return false;
         }
         std::thread::sleep(POLL);

@@ -118,6 +118,7 @@ impl Started {
             key: context.key.clone(),
             work,
             grace_period: context.grace_period,
+            orphan_grace: context.orphan_grace,
             sandbox: context.sandbox.policy().cloned(),
             secrets: wrapper.secrets.texts().to_vec(),
         };

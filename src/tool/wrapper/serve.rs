@@ -197,6 +197,11 @@ fn context(
         media: Arc::default(),
         timeout: Duration::MAX,
         grace_period: job.grace_period,
+        // The end of a program whose result is not kept is of no use to anybody.
+        orphan_grace: match job.work {
+            Work::Command(_) => job.orphan_grace,
+            Work::Program(_) => Duration::ZERO,
+        },
         cancel: CancellationToken::new(),
         announce: Arc::new(()),
         wrapper: None,
@@ -226,8 +231,9 @@ async fn work(work: Work, context: &ToolContext) -> Result<ToolOutput, ToolError
     }
 }
 
-/// Does the work and returns its end. Tells `go` when the parent lets it begin. Kills the group, this
-/// process included, if the parent goes away.
+/// Does the work and returns its end. Tells `go` when the parent lets it begin. If the parent goes
+/// away, work that has begun may still end within the orphan grace; then the group is killed, this
+/// process included.
 async fn perform(
     work: impl Future<Output = Result<ToolOutput, ToolError>>,
     context: &ToolContext,
@@ -241,10 +247,19 @@ async fn perform(
             line = control.next_line() => match line {
                 Ok(Some(line)) if line == GO => drop(go.send_replace(Some(Instant::now()))),
                 Ok(Some(_cancel)) => context.cancel.cancel(),
-                // The whole group is killed at once: dropping the work would end its processes one
-                // by one.
-                Ok(None) | Err(_) => Group::own().kill_all(),
+                Ok(None) | Err(_) => break,
             },
         }
     }
+    // Whoever reads what callsheet printed shall not wait for this process.
+    let _still_open = std::fs::File::create("/dev/null").map(rustix::stdio::dup2_stderr);
+    let has_begun = go.borrow().is_some();
+    let grace = if has_begun { context.orphan_grace } else { Duration::ZERO };
+    if let Ok(ended) = tokio::time::timeout(grace, work).await {
+        return ended;
+    }
+    // The whole group is killed at once: dropping the work would end its processes one by one.
+    Group::own().kill_all();
+    // Not reached: the kill has ended this process.
+    std::process::abort()
 }
