@@ -32,6 +32,8 @@ pub(super) struct Summaries {
     freed: Option<u32>,
     /// Times in a row that the view was full again soon after it was made smaller.
     refills: u32,
+    /// `refills` before the first summary in `open` was requested.
+    settled_refills: u32,
     /// Times in a row that a request was refused as too long.
     refusals: u32,
     /// True if the next request must be smaller although no summary made it so.
@@ -159,6 +161,9 @@ impl Summaries {
     }
 
     pub(super) fn requested(&mut self, turn: u32, trigger: CompactionTrigger) {
+        if self.open.is_empty() {
+            self.settled_refills = self.refills;
+        }
         if trigger == CompactionTrigger::Auto {
             self.count_refill(turn);
         }
@@ -234,11 +239,12 @@ impl Summaries {
     }
 
     /// Forgets a summary that was being written when the agent was interrupted, as if it had not
-    /// been tried.
+    /// been tried: the request that comes in its place is the same refill, not one more.
     pub(super) fn forget_lost(&mut self) {
         if !self.open.is_empty() {
             self.open.clear();
             self.tried = None;
+            self.refills = self.settled_refills;
         }
     }
 }
@@ -372,6 +378,24 @@ mod tests {
         summaries.failed(6, &no());
         summaries.forget_lost();
         assert_eq!(summaries.relief(6, Some(Soon), false), Nothing, "that one was not lost");
+    }
+
+    #[test]
+    fn lost_summaries_are_no_refills() {
+        let mut summaries = Summaries::paced(Pace { on_refill: OnRefill::Stop, ..Pace::ahead() });
+        summaries.requested(10, CompactionTrigger::Auto);
+        summaries.finished(10);
+        for _ in 0..5 {
+            assert_eq!(summaries.relief(13, Some(Now), false), Summarise);
+            summaries.requested(13, CompactionTrigger::Auto);
+            summaries.forget_lost();
+        }
+        summaries.requested(13, CompactionTrigger::Auto);
+        summaries.finished(13);
+        assert_eq!(summaries.relief(16, Some(Now), false), Summarise, "one refill so far");
+        summaries.requested(16, CompactionTrigger::Auto);
+        summaries.finished(16);
+        assert_eq!(summaries.relief(19, Some(Now), false), Stop);
     }
 
     #[test]

@@ -54,6 +54,8 @@ struct Fold {
     past: Past,
     requested_ms: Option<i64>,
     begun: Begun,
+    /// The epoch of the last record.
+    epoch: u64,
 }
 
 impl Folded {
@@ -77,7 +79,7 @@ impl Folded {
             Ok(())
         })?;
         let missing = || FoldError::Records(format!("agent `{id}` has no record"));
-        let Fold { mut machine, talk, past, requested_ms, begun } = fold.ok_or_else(missing)?;
+        let Fold { mut machine, talk, past, requested_ms, begun, .. } = fold.ok_or_else(missing)?;
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
@@ -108,10 +110,14 @@ impl Fold {
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
         let (past, requested_ms, begun) = (Past::default(), None, Begun::default());
-        Ok(Self { machine, talk, past, requested_ms, begun })
+        Ok(Self { machine, talk, past, requested_ms, begun, epoch: first.epoch })
     }
 
     fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
+        // Each process forgot what the one before it was writing, and goes on from there.
+        if std::mem::replace(&mut self.epoch, record.epoch) != record.epoch {
+            self.machine.forget_lost_summary();
+        }
         self.begun.note(record);
         self.past.note(&self.machine, record);
         self.requested_ms = requested_ms(record).or(self.requested_ms);
