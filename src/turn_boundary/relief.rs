@@ -24,7 +24,7 @@ impl Boundary<'_> {
             let preset = self.client_preset();
             self.edit(|view, around| pipeline::run_cheap_layers(view, &preset, around));
         }
-        let relief = self.machine.relief(self.pressure(), is_written);
+        let relief = self.machine.relief(turn, self.pressure(), is_written);
         match relief {
             Relief::Nothing | Relief::Prepare => {}
             Relief::Wait => return Action::AwaitAhead,

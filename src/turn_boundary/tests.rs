@@ -286,7 +286,8 @@ impl Play {
             assert_eq!(version, due.request.version, "stale before it is written");
             self.announce(due);
         }
-        if self.machine.announced().is_none() {
+        let is_first = self.machine.announced().is_none();
+        if is_first {
             let message = outgoing.message.clone();
             self.record(TurnStarted::new(sending.turn, message));
         }
@@ -305,6 +306,12 @@ impl Play {
         });
         if let Some(due) = prepare {
             self.ahead = Some((due, number.is_multiple_of(2)));
+        }
+        // A message that joined the view with the request counts like others from then on, and
+        // `turn-window` moves its window when a halved view ends with a record.
+        let is_still = outgoing.message.is_none() && self.preset.name != "turn-window";
+        if is_first && self.ahead.is_none() && is_still {
+            self.ask_again();
         }
         let reply = |content, stop| ModelResponded {
             turn: sending.turn,
@@ -345,6 +352,17 @@ impl Play {
             }
         }
         Ok(())
+    }
+
+    /// Checks that a request which a crash interrupted is made again as it was.
+    fn ask_again(&self) {
+        match self.next() {
+            Action::Send(again) => {
+                assert!(again.changes.is_empty(), "{:?}", again.changes);
+                assert!(again.prepare.is_none());
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     fn run(&mut self, calls: Vec<PendingCall>) {

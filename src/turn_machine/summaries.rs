@@ -66,11 +66,13 @@ impl Machine {
         Self { summaries: Summaries { pace, ..Summaries::default() }, ..self }
     }
 
-    /// Returns the way in which the agent makes its view smaller before its next turn. `wanted` is
-    /// the urgency of a summary, and `is_written` is true if one is being written.
+    /// Returns the way in which the agent makes its view smaller before this turn. `wanted` is the
+    /// urgency of a summary, and `is_written` is true if one is being written.
     #[must_use]
-    pub fn relief(&self, wanted: Option<Urgency>, is_written: bool) -> Relief {
-        self.summaries.relief(self.turn, wanted, is_written)
+    pub fn relief(&self, before: u32, wanted: Option<Urgency>, is_written: bool) -> Relief {
+        // The turn has begun if its request is made again, after a failure or a crash. That must
+        // change nothing.
+        self.summaries.relief(before.saturating_sub(1), wanted, is_written)
     }
 
     /// Requests a summary at the next turn boundary.
