@@ -10,6 +10,9 @@ use crate::failure::FailureKind;
 use crate::message::Json;
 use crate::turn_machine::Relief;
 
+/// Most rounds of edits that make a view fit after edits. Two were enough in all trials.
+const MOST_ROUNDS: usize = 8;
+
 impl Boundary<'_> {
     /// Returns the action before a turn: the model call, or the action that must come first.
     pub(super) fn before_turn(mut self, turn: u32, message: Option<Json>, ahead: Ahead) -> Action {
@@ -48,7 +51,7 @@ impl Boundary<'_> {
         self.tell_of_failure();
         // This comes before the summary is requested: a change of the messages that it covers would
         // make it stale.
-        self.leave_out_stale_thinking();
+        self.settle();
         let is_due = relief == Relief::Prepare;
         let prepare = is_due.then(|| self.due(None, as_sent.as_ref())).flatten();
         self.send(turn, message, prepare)
@@ -88,6 +91,23 @@ impl Boundary<'_> {
     fn guard(&mut self) {
         let preset = self.terms.preset;
         self.edit(|view, around| pipeline::run_guard(view, preset, around));
+    }
+
+    /// Leaves out thinking that the edits made stale, and makes the view fit again: with each edit less is
+    /// known of its size, so a view that just fitted may not fit after it. A request that is made again
+    /// after a crash finds nothing to edit.
+    fn settle(&mut self) {
+        for _ in 0..MOST_ROUNDS {
+            self.leave_out_stale_thinking();
+            let made = self.changes.len();
+            if made > 0 {
+                self.guard();
+            }
+            if self.changes.len() == made {
+                return;
+            }
+        }
+        self.leave_out_stale_thinking();
     }
 
     /// Makes the record that stands instead of a summary which the model asked for and nobody could write, if

@@ -9,7 +9,7 @@ use proptest::strategy::Strategy;
 use super::*;
 use crate::context::layers::Layer;
 use crate::context::layers::pipeline;
-use crate::context::layers::summary::{Pace, Summary};
+use crate::context::layers::summary::{Pace, Summary, failure};
 use crate::context::provider::server::ContextReport;
 use crate::context::{ClearedResult, CompactionFailed, CompactionFinished, ContextEdited, Edit};
 use crate::id::{AgentId, CallKey, RunId};
@@ -278,6 +278,7 @@ impl Play {
             return Err(self.machine.failed(invalid.kind(), invalid.to_string()));
         }
         let Sending { outgoing, changes, prepare, expected_tokens, .. } = sending;
+        let tells = changes.iter().any(|change| change.edited.layer == failure::NAME);
         self.edits(changes);
         assert_eq!(places(&outgoing.view), places(self.machine.view()), "as it is recorded");
         if let Some(due) = &prepare {
@@ -307,9 +308,9 @@ impl Play {
         if let Some(due) = prepare {
             self.ahead = Some((due, number.is_multiple_of(2)));
         }
-        // A message that joined the view with the request counts like others from then on, and
-        // `turn-window` moves its window when a halved view ends with a record.
-        let is_still = outgoing.message.is_none() && self.preset.name != "turn-window";
+        // A message or a note that joined the view with the request counts like others from then
+        // on, and `turn-window` moves its window when a halved view ends with a record.
+        let is_still = outgoing.message.is_none() && !tells && self.preset.name != "turn-window";
         if is_first && self.ahead.is_none() && is_still {
             self.ask_again();
         }

@@ -14,7 +14,7 @@ use crate::context::layers::shorten;
 use crate::context::measure::estimate;
 use crate::context::record::Record;
 use crate::context::view::range;
-use crate::context::view::{Entry, Slot, Standing, View};
+use crate::context::view::{Entry, Slot, Standing, View, instead};
 use crate::context::{ClearedResult, ContextEdited, Edit};
 use crate::message::{Block, Json, Message, ResultContent};
 
@@ -236,7 +236,9 @@ fn cut_unread(view: &View, target: usize, transcript: &str) -> Vec<Edit> {
         let mut message = slot.entry.json.decode::<Message>().ok()?;
         let most = room as u128 * slot.entry.chars as u128 / chars as u128;
         shorten::message(&mut message, usize::try_from(most).ok()?, &place);
-        let with = vec![Json::encode(&message)];
+        // The edit removes the filler between a record and this message, if there is one.
+        let with = instead(view, slot.from, slot.to, vec![message]);
+        let with = with.iter().map(Json::encode).collect();
         Some(Edit::Replace { from: slot.from, to: slot.to, with })
     });
     shorter.collect()
@@ -401,5 +403,18 @@ mod tests {
         assert_sendable(&view);
         let whole: String = view.slots().map(|slot| slot.entry.json.as_str().to_owned()).collect();
         assert!(whole.contains("the goal"));
+    }
+
+    /// The model is to continue an answer that was cut, and the request is refused as too long.
+    #[test]
+    fn a_message_that_is_cut_keeps_its_place_behind_a_record() {
+        for room in 1..=200 {
+            let mut view = view(1, 303);
+            view.push(Json::encode(&Message::assistant("an answer that is "))).expect("a message");
+            let asked = Json::encode(&Message::user("Continue from there."));
+            view.push_continuation(asked).expect("a message");
+            fit(&mut view, room);
+            assert_sendable(&view);
+        }
     }
 }
