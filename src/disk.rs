@@ -1,9 +1,10 @@
-//! Full disks: tells their errors from others, and paces the wait for space.
+//! Disks: tells the errors of full ones from others and paces the wait for space; makes files durable.
 //!
 //! Holds no state. The journal and the result store both wait by these functions.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
@@ -35,7 +36,7 @@ pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
-            file.sync_data()?;
+            sync_data(&file)?;
             file.rewind()?;
         }
         other => other?,
@@ -53,6 +54,49 @@ pub(crate) fn outlive_file_limits() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
+/// The most times in a row that a call is made again because a signal interrupted it. No signal comes so
+/// often; a file system that says so for ever is one that fails.
+const MOST_INTERRUPTIONS: usize = 100;
+
+/// Makes a call of the system again while it is interrupted by signals, within bounds.
+pub(crate) fn retried<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let is_interrupted = |made: &io::Result<T>| {
+        made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted)
+    };
+    let mut tries = std::iter::repeat_with(&mut call).take(MOST_INTERRUPTIONS);
+    tries.find(|made| !is_interrupted(made)).unwrap_or_else(call)
+}
+
+/// Writes all of the bytes.
+pub(crate) fn write_all(file: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match retried(|| file.write(bytes))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
+}
+
+/// Makes the content and the metadata of a file or a folder durable.
+// The functions here stand in place of those of the standard library, which make an interrupted call again
+// for ever.
+pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
+    #[cfg(target_vendor = "apple")]
+    let sync = |file| rustix::fs::fcntl_fullfsync(file);
+    #[cfg(not(target_vendor = "apple"))]
+    let sync = |file| rustix::fs::fsync(file);
+    retried(|| Ok(sync(file.as_fd())?))
+}
+
+/// Makes the content of a file durable.
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
+    #[cfg(target_vendor = "apple")]
+    return sync(file);
+    #[cfg(not(target_vendor = "apple"))]
+    retried(|| Ok(rustix::fs::fdatasync(file)?))
+}
+
 /// Returns true if an error says that the disk has no space.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
@@ -61,6 +105,43 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_is_interrupted_so_often_and_no_more() {
+        let call = |interruptions: usize| {
+            let mut made = 0;
+            let done = retried(|| {
+                made += 1;
+                let is_done = made > interruptions;
+                is_done.then_some(made).ok_or_else(|| io::ErrorKind::Interrupted.into())
+            });
+            (done.ok(), made)
+        };
+        assert_eq!(call(0), (Some(1), 1));
+        assert_eq!(
+            call(MOST_INTERRUPTIONS),
+            (Some(MOST_INTERRUPTIONS + 1), MOST_INTERRUPTIONS + 1)
+        );
+        assert_eq!(call(usize::MAX), (None, MOST_INTERRUPTIONS + 1));
+        struct Odd(Vec<u8>);
+        impl Write for Odd {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let is_full = self.0.len() >= 7;
+                let part = if is_full { &[] } else { &bytes[..bytes.len().min(3)] };
+                self.0.extend(part);
+                if is_full { Err(io::ErrorKind::Interrupted.into()) } else { Ok(part.len()) }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut file = Odd(Vec::new());
+        write_all(&mut file, b"1234567").unwrap();
+        assert_eq!(file.0, b"1234567");
+        assert_eq!(write_all(&mut file, b"8").unwrap_err().kind(), io::ErrorKind::Interrupted);
+        let other = retried(|| Err::<(), _>(io::ErrorKind::NotFound.into()));
+        assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
 
     #[test]
     fn the_pauses_grow_to_a_second() {

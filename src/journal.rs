@@ -29,7 +29,7 @@ pub mod writer;
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -116,6 +116,11 @@ impl JournalError {
     /// Wraps an error of the operating system; `what` names the operation and its object.
     pub(crate) fn io(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::Io(format!("{what}: {error}"))
+    }
+
+    /// Wraps an error of the operating system about a file or a folder; `doing` names the operation.
+    pub(crate) fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Self {
+        Self::Io(format!("cannot {doing} {}: {error}", path.display()))
     }
 }
 

@@ -199,7 +199,7 @@ impl Run {
             let opening = Opening::create(&dir, created)?;
             if let Some(from) = reuse.as_ref().filter(|from| from.results().is_dir()) {
                 fork::share_results(from, &dir)
-                    .map_err(|error| JournalError::io(dir.results().display(), &error))?;
+                    .map_err(|error| JournalError::cannot("write to", &dir.results(), &error))?;
             }
             Ok::<_, StartError>(opening)
         });

@@ -181,7 +181,7 @@ impl Store {
         };
         if read(&self.results, &stored).is_ok() {
             // An earlier writer of the file may not have synced the directory yet.
-            File::open(&self.results)?.sync_all()?;
+            disk::sync(&File::open(&self.results)?)?;
             return Ok(stored);
         }
         let mut scratch = Scratch::create(self)?;
@@ -220,11 +220,9 @@ impl Store {
 
     fn write_whole(&self, file: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.patiently(|| file.write(bytes)) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => bytes = &bytes[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match self.patiently(|| disk::retried(|| file.write(bytes)))? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                written => bytes = &bytes[written..],
             }
         }
         Ok(())

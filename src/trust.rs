@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+
+use crate::disk;
 
 /// The name of the file in the folder of the store.
 const FILE: &str = "trust.json";
@@ -189,10 +191,10 @@ impl Store {
         let write = || -> io::Result<()> {
             let mut new = tempfile::NamedTempFile::new_in(folder)?;
             new.as_file().set_permissions(Permissions::from_mode(0o600))?;
-            new.write_all(&serde_json::to_vec_pretty(&content)?)?;
-            new.as_file().sync_all()?;
+            disk::write_all(&mut new, &serde_json::to_vec_pretty(&content)?)?;
+            disk::sync(new.as_file())?;
             new.persist(&file)?;
-            held.sync_all()
+            disk::sync(&held)
         };
         write().map_err(failed)
     }

@@ -268,7 +268,7 @@ pub(super) async fn settled(
             let spool = context.services.store.clone();
             let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
             let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
-            stored.map_err(|error| JournalError::io("results", &error))?;
+            stored.map_err(|error| JournalError::io("cannot store a result", &error))?;
         }
         events.push(edited.into());
     }

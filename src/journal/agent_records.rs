@@ -56,7 +56,7 @@ impl AgentRecords {
             Self::Held(records) => records.iter().try_for_each(each),
             Self::Stored { path, agent, batches } => {
                 let file = File::open(path);
-                let file = file.map_err(|error| JournalError::io(path.display(), &error))?;
+                let file = file.map_err(|error| JournalError::cannot("open", path, &error))?;
                 let mut input = BufReader::with_capacity(CHUNK, file);
                 let mut at = 0;
                 for place in batches {

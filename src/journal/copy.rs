@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::disk;
 use crate::event::Draft;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
@@ -48,7 +49,7 @@ pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(
     let ts_ms = created.unwrap_or_default();
     let batch = Batch { first: first_seq, last, epoch: head.epoch, ts_ms };
     let written = write(from, to, end.offset, batch, first);
-    written.map_err(|error| JournalError::io(to.journal().display(), &error))
+    written.map_err(|error| JournalError::cannot("write", &to.journal(), &error))
 }
 
 fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -> io::Result<()> {
@@ -70,9 +71,9 @@ fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -
         out.write_all(&bytes)?;
     }
     // Rename only after the sync, so that a journal under its own name is always whole.
-    out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    disk::sync(&out.into_inner().map_err(io::IntoInnerError::into_error)?)?;
     std::fs::rename(&path, to.journal())?;
-    File::open(to.path())?.sync_all()
+    disk::sync(&File::open(to.path())?)
 }
 
 struct JournalLines<R> {

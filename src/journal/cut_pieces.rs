@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::disk;
 use crate::event::Event;
 use crate::id::{AgentId, CallKey, RunId};
 use crate::journal::acknowledged::{STARTED, Started};
@@ -79,17 +80,17 @@ pub fn keep_agents(dir: &RunDir, end: Position, time: &str) -> io::Result<Option
             let (Some(name), true) = (path.file_name(), path.exists()) else { continue };
             let copy = folder.join(name);
             fs::copy(&path, &copy)?;
-            File::open(copy)?.sync_all()?;
+            disk::sync(&File::open(copy)?)?;
         }
     }
     if started.exists() {
         fs::copy(&started, folder.join(STARTED))?;
-        File::open(folder.join(STARTED))?.sync_all()?;
-        File::open(&folder)?.sync_all()?;
+        disk::sync(&File::open(folder.join(STARTED))?)?;
+        disk::sync(&File::open(&folder)?)?;
         // Its calls are evidence only for the records that are lost now.
         fs::write(&started, "")?;
     }
-    File::open(&folder)?.sync_all()?;
+    disk::sync(&File::open(&folder)?)?;
     Ok(Some(folder))
 }
 
@@ -150,7 +151,7 @@ pub fn lost_calls(dir: &RunDir, run: RunId) -> Result<LostCalls, JournalError> {
         }
         Ok(lost)
     };
-    read().map_err(|error| JournalError::io(dir.path().display(), &error))
+    read().map_err(|error| JournalError::cannot("read", dir.path(), &error))
 }
 
 /// Takes in a piece of a journal.

@@ -81,7 +81,7 @@ impl RunDir {
     /// Returns an error if the folder cannot be created.
     pub fn make_results(&self) -> Result<(), JournalError> {
         let made = DirBuilder::new().mode(0o700).create(self.results());
-        made.map_err(|error| JournalError::io(self.results().display(), &error))
+        made.map_err(|error| JournalError::cannot("make", &self.results(), &error))
     }
 
     /// Returns the folder of tool results that are not recorded yet.
@@ -130,10 +130,11 @@ impl RunDir {
         filesystem::check(&self.path)?;
         self.make().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists(self.path.clone()),
-            _ => JournalError::io(self.path.display(), &error),
+            _ => JournalError::cannot("make", &self.path, &error),
         })?;
         let owned = self.lock()?;
-        self.make_durable().map_err(|error| JournalError::io(self.path.display(), &error))?;
+        let unsynced = |error| JournalError::cannot("sync", &self.path, &error);
+        self.make_durable().map_err(unsynced)?;
         Ok(owned)
     }
 
@@ -147,16 +148,16 @@ impl RunDir {
             folder(&path)?;
         }
         let mut options = OpenOptions::new();
-        options.append(true).create_new(true).mode(0o600).open(self.journal())?.sync_all()
+        disk::sync(&options.append(true).create_new(true).mode(0o600).open(self.journal())?)
     }
 
     /// Syncs the new directory entries: those in the run directory, the run directory's own, and
     /// that of the folder above it.
     fn make_durable(&self) -> io::Result<()> {
-        File::open(&self.path)?.sync_all()?;
+        disk::sync(&File::open(&self.path)?)?;
         let path = fs::canonicalize(&self.path)?;
         path.ancestors().skip(1).take(2).try_for_each(|above| match File::open(above) {
-            Ok(folder) => folder.sync_all(),
+            Ok(folder) => disk::sync(&folder),
             // We cannot have made an entry in a folder that we may not read, so it needs no sync.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             Err(error) => Err(error),
@@ -177,10 +178,10 @@ impl RunDir {
     /// names the holder, and older versions lock nothing else.
     fn lock(&self) -> Result<OwnedRun, JournalError> {
         let path = self.lock_file();
-        let io = |error: io::Error| JournalError::io(path.display(), &error);
+        let io = |error: io::Error| JournalError::cannot("lock", &path, &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
         let folder = File::open(&self.path);
-        let folder = folder.map_err(|error| JournalError::io(self.path.display(), &error))?;
+        let folder = folder.map_err(|error| JournalError::cannot("open", &self.path, &error))?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(&path).map_err(io)?;
@@ -191,8 +192,8 @@ impl RunDir {
             return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
         }
         let holder = serde_json::to_string(&Holder::this()).expect("plain data encodes");
-        let written = file.set_len(0).and_then(|()| file.write_all(holder.as_bytes()));
-        written.map_err(io)?;
+        let emptied = file.set_len(0);
+        emptied.and_then(|()| disk::write_all(&mut file, holder.as_bytes())).map_err(io)?;
         Ok(OwnedRun { dir: self.clone(), lock: Arc::new((folder, file)) })
     }
 }
@@ -262,8 +263,9 @@ impl OwnedRun {
     ) -> Result<JournalHandle, JournalError> {
         let path = self.dir.journal();
         let opened = OpenOptions::new().append(true).open(&path);
-        let file = opened.map_err(|error| JournalError::io(path.display(), &error))?;
-        let id = file.metadata().map_err(|error| JournalError::io(path.display(), &error))?;
+        let file = opened.map_err(|error| JournalError::cannot("open", &path, &error))?;
+        let id = file.metadata();
+        let id = id.map_err(|error| JournalError::cannot("look at", &path, &error))?;
         let storage = JournalFile {
             file,
             path: path.clone(),
@@ -292,16 +294,11 @@ struct JournalFile {
 
 impl Storage for JournalFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.file.write(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
-            }
-        }
+        disk::retried(|| self.file.write(bytes))
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.file.sync_data()
+        disk::sync_data(&self.file)
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

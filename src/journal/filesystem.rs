@@ -45,11 +45,11 @@ pub fn refused(f_type: u32) -> Option<&'static str> {
 /// Returns an error if a run may not lie on that file system, or if its type cannot be read.
 pub fn check(path: &Path) -> Result<(), JournalError> {
     let absolute = std::path::absolute(path);
-    let absolute = absolute.map_err(|error| JournalError::io(path.display(), &error))?;
+    let absolute = absolute.map_err(|error| JournalError::cannot("find", path, &error))?;
     for above in absolute.ancestors() {
         match rustix::fs::statfs(above).map_err(io::Error::from) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(JournalError::io(above.display(), &error)),
+            Err(error) => return Err(JournalError::cannot("look at", above, &error)),
             // The type is a number of 32 bits, whatever the width and sign of the field.
             Ok(found) => match refused(found.f_type as u32) {
                 Some(kind) => return Err(JournalError::NotLocal { path: path.into(), kind }),

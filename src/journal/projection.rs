@@ -241,11 +241,9 @@ fn append_to(path: &Path) -> io::Result<File> {
 /// Writes the bytes, and removes those that were written from the buffer.
 fn write_some(file: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
-        match file.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => drop(bytes.drain(..written)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        match disk::retried(|| file.write(bytes))? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => drop(bytes.drain(..written)),
         }
     }
     Ok(())

@@ -187,7 +187,7 @@ impl Reader {
             file.seek(SeekFrom::Start(at.offset))?;
             Ok(file)
         };
-        let file = open().map_err(|error| JournalError::io(path.display(), &error))?;
+        let file = open().map_err(|error| JournalError::cannot("open", path, &error))?;
         let input = BufReader::with_capacity(CHUNK, file);
         Ok(Self { scan: Scan { input, at, line: Vec::new() } })
     }

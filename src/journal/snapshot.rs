@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::disk;
 use crate::event::SharedRecord;
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Position};
@@ -143,7 +144,8 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let (path, scratch) = (folder.join(format!("{}.json", snapshot.at.seq)), folder.join("new"));
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&scratch)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&scratch, path));
+    let written = disk::write_all(&mut file, text.as_bytes());
+    let written = written.and_then(|()| fs::rename(&scratch, path));
     if written.is_err() {
         // A scratch file that stays only takes space, until the next snapshot overwrites it.
         let _ = fs::remove_file(&scratch);

@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
 use crate::journal::file::{OwnedRun, RunDir};
@@ -227,7 +228,7 @@ pub fn loss(dir: &RunDir, end: Position) -> Result<Loss, JournalError> {
         }
         Ok(())
     };
-    read().map_err(|error| JournalError::io(dir.journal().display(), &error))?;
+    read().map_err(|error| JournalError::cannot("read", &dir.journal(), &error))?;
     Ok(loss)
 }
 
@@ -263,10 +264,10 @@ fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Ke
     io::copy(&mut journal.by_ref().take(bytes), &mut kept)?;
     // Both syncs come before the cut: a crash in between leaves the bytes in both files, never in
     // none.
-    kept.sync_all()?;
-    File::open(dir.path())?.sync_all()?;
+    disk::sync(&kept)?;
+    disk::sync(&File::open(dir.path())?)?;
     journal.set_len(offset)?;
-    journal.sync_all()?;
+    disk::sync(&journal)?;
     Ok(Some(Kept { path, bytes, offset }))
 }
 

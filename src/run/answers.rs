@@ -4,12 +4,13 @@
 //! A file is made whole and only if there is none yet, so the first answer is the one that stays.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk;
 use crate::journal::file::RunDir;
 use crate::run_state::RunState;
 use crate::turn::question::PersonsAnswer;
@@ -36,20 +37,20 @@ pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> 
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
-        Ok(()) => File::open(dir.path())?.sync_all()?,
+        Ok(()) => disk::sync(&File::open(dir.path())?)?,
     }
     let path = file(dir, &left.answer.id)?;
     let written = path.with_extension(format!("{}.new", std::process::id()));
     let mut new = OpenOptions::new();
     let mut new = new.write(true).create(true).truncate(true).mode(0o600).open(&written)?;
-    new.write_all(serde_json::to_string(left)?.as_bytes())?;
-    new.sync_all()?;
+    disk::write_all(&mut new, serde_json::to_string(left)?.as_bytes())?;
+    disk::sync(&new)?;
     // A link is made only if the name is free, and the file it names is complete.
     let linked = fs::hard_link(&written, &path);
     fs::remove_file(&written)?;
     match linked {
         Ok(()) => {
-            File::open(&folder)?.sync_all()?;
+            disk::sync(&File::open(&folder)?)?;
             Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path).map(Some),

@@ -138,7 +138,7 @@ pub(super) fn under_way(
     let store = Store::new(dir.spool(), dir.results());
     for (key, (task, _)) in open {
         let kept = Spool::of(&store).kept_result(&key);
-        let kept = kept.map_err(|error| JournalError::io(dir.spool().display(), &error))?;
+        let kept = kept.map_err(|error| JournalError::cannot("read", &dir.spool(), &error))?;
         if kept.is_some() {
             commands.insert(task, Command::Kept);
         }

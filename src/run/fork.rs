@@ -8,6 +8,7 @@ use std::io;
 use super::opening::StoppedRun;
 use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
+use crate::disk;
 use crate::event::{Draft, Event, Forked, RunCreated};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
@@ -99,7 +100,7 @@ pub fn fork(
 fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
     if results::has_folder(from)? {
         let linked = share_results(from, to);
-        linked.map_err(|error| JournalError::io(to.results().display(), &error))?;
+        linked.map_err(|error| JournalError::cannot("write to", &to.results(), &error))?;
     }
     copy::copy(from, to, end, first)
 }
@@ -174,8 +175,8 @@ pub(super) fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
         // The file is copied where hard links are not possible.
         if fs::hard_link(entry.path(), &new).is_err() {
             fs::copy(entry.path(), &new)?;
-            File::open(&new)?.sync_all()?;
+            disk::sync(&File::open(&new)?)?;
         }
     }
-    File::open(to.results())?.sync_all()
+    disk::sync(&File::open(to.results())?)
 }

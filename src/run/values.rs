@@ -70,7 +70,7 @@ pub fn store_named(dir: &RunDir, state: &RunState, tasks: &[TaskSpec]) -> Result
     let store = Store::new(dir.spool(), dir.results());
     for output in outputs.filter(|output| output.stored.is_none()) {
         let stored = store.store(output.text.as_bytes());
-        stored.map_err(|error| JournalError::io(dir.results().display(), &error))?;
+        stored.map_err(|error| JournalError::cannot("write to", &dir.results(), &error))?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Store;
+use crate::disk;
 
 /// A file under a temporary name. Dropping it removes the file unless it was kept.
 #[derive(Debug)]
@@ -29,12 +30,12 @@ impl Scratch {
     pub(crate) fn keep_as(self, store: &Store, dir: &Path, name: &str) -> io::Result<()> {
         // A sync that failed is not tried again: after a failure the system may drop the unwritten
         // pages and report success the next time.
-        self.file.sync_all()?;
+        disk::sync(&self.file)?;
         store.patiently(|| {
             make_dir(dir)?;
             std::fs::rename(&self.path, dir.join(name))
         })?;
-        File::open(dir)?.sync_all()
+        disk::sync(&File::open(dir)?)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything here blocks: call it off the runtime.
 
-use std::io::{self, Write};
+use std::io;
 
 use crate::disk;
 use crate::id::CallKey;
@@ -58,7 +58,7 @@ impl<'a> Spool<'a> {
             Some(ResultRoom(scratch)) => scratch,
             None => Scratch::create(&at_once)?,
         };
-        scratch.file.write_all(bytes)?;
+        disk::write_all(&mut scratch.file, bytes)?;
         // The space that was taken is larger than most results: release the rest.
         scratch.file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         scratch.keep_as(&at_once, self.0.scratch_dir(), &Self::result_name(key))

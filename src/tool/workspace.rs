@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use super::ToolError;
+use crate::disk;
 
 /// The name of the folder, or of the file, of a git repository.
 const GIT: &str = ".git";
@@ -418,7 +419,7 @@ impl WorkspacePath<'_> {
             // The first error is the one to return; the temporary file may not even exist.
             let _gone = dir.remove_file(&temporary);
         }
-        done.and_then(|()| dir.open(".")?.sync_all()).map_err(refused)
+        done.and_then(|()| disk::sync(&dir.open(".")?)).map_err(refused)
     }
 }
 
@@ -433,8 +434,8 @@ fn fill(
     if let Some(permissions) = permissions {
         file.set_permissions(permissions)?;
     }
-    file.write_all(content)?;
-    file.sync_all()
+    disk::write_all(&mut file, content)?;
+    disk::sync(file)
 }
 
 /// Returns a path without `.` and with every `a/..` taken out, as far as the text alone tells.

@@ -122,7 +122,7 @@ impl Projection {
         let stayed = remove(dir, |_| true);
         let folder = dir.agents();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| JournalError::io(folder.display(), &error))?;
+        made.map_err(|error| JournalError::cannot("make", &folder, &error))?;
         let mut projection = Self::new(dir.clone());
         let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
         each_of_agents(dir, Position::START, wanted, |at, record, _| {
