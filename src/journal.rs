@@ -76,6 +76,17 @@ pub enum JournalError {
         /// Number of the last record that was acknowledged.
         known: u64,
     },
+    /// The journal has another record in the place of one that was acknowledged.
+    #[error(
+        "record {known} of the journal is not the one that was acknowledged: an older copy was put back and \
+         continued, or it is the journal of another run"
+    )]
+    Replaced {
+        /// Number of the last record of the journal.
+        last: u64,
+        /// Number of the last record that was acknowledged.
+        known: u64,
+    },
     /// A stored result is not what was recorded.
     #[error(transparent)]
     BadResult(#[from] StoreError),

@@ -39,6 +39,7 @@ fn exit_of(error: &JournalError) -> Exit {
         | JournalError::Refused(_)
         | JournalError::Lost { .. }
         | JournalError::RolledBack { .. }
+        | JournalError::Replaced { .. }
         | JournalError::BadResult(_)
         | JournalError::Closed => Exit::Disk,
     }
@@ -48,7 +49,9 @@ fn exit_of(error: &JournalError) -> Exit {
 pub(super) fn word(error: &JournalError) -> &'static str {
     match error {
         JournalError::NeverBegan => "empty",
-        JournalError::Lost { .. } | JournalError::RolledBack { .. } => "lost",
+        JournalError::Lost { .. }
+        | JournalError::RolledBack { .. }
+        | JournalError::Replaced { .. } => "lost",
         JournalError::Refused(refusal) if !is_of_another(&refusal.why) => "damaged",
         _ => "unreadable",
     }
@@ -62,6 +65,7 @@ fn is_of_content(error: &JournalError) -> bool {
             | JournalError::NeverBegan
             | JournalError::Lost { .. }
             | JournalError::RolledBack { .. }
+            | JournalError::Replaced { .. }
     )
 }
 
@@ -84,8 +88,8 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
         JournalError::Lost { .. } => "put journal.jsonl back from a copy: without it the run \
                                       cannot be resumed, and nobody can tell what was done"
             .to_owned(),
-        JournalError::RolledBack { last, .. } => format!(
-            "put the newer journal.jsonl back if there is one. `callsheet resume{flags} {} \
+        JournalError::RolledBack { last, .. } | JournalError::Replaced { last, .. } => format!(
+            "put the right journal.jsonl back if there is one. `callsheet resume{flags} {} \
              --truncate-at {}` goes on without what was lost: transcripts and logs that tell of it are \
              kept in a folder, and calls that they tell of are not run again; with --explain it only \
              says so",

@@ -1,24 +1,26 @@
-//! What was acknowledged, in two small files beside the journal: the number of the last record, and the calls
-//! that began. A journal that ends before that number has lost records (an older copy was put back, or a
-//! disk lost writes that it had confirmed), and the second file tells of effects that must not happen twice.
+//! What was acknowledged, in two small files beside the journal: the last record, with its place and its
+//! checksum, and the calls that began. A journal that ends before that record has lost records (an older copy
+//! was put back, or a disk lost writes that it had confirmed), one with another record there is another's, and
+//! the second file tells of effects that must not happen twice.
 //!
 //! The files are written after each batch and never synced: a power cut may leave them older, which only
 //! means that less is noticed. They cost one write for each batch, and one for each batch in which a call began.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, CallKey};
 use crate::journal::Observer;
-use crate::journal::line::Position;
+use crate::journal::line::{self, Position};
 
-/// Name of the file with the number.
+/// Name of the file with the record.
 const NAME: &str = "acknowledged";
 
 /// Name of the file with the calls.
@@ -35,17 +37,43 @@ pub(super) struct Started {
 }
 
 /// The last acknowledged record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Acknowledged {
     /// Its number.
     pub seq: u64,
+    /// Offset of the end of its line, in bytes, if that is known.
+    #[serde(default)]
+    end: Option<u64>,
+    /// The checksum of its line, in the digits of the line.
+    #[serde(default)]
+    crc: Option<String>,
 }
 
-/// Returns the number of the last acknowledged record; `None` if that is not known.
+impl Acknowledged {
+    /// Returns true if a journal that reaches so far has this record in its place. As its checksum continues
+    /// those of the lines before, the records before it are the same too.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read.
+    pub fn is_in(&self, journal: &Path) -> io::Result<bool> {
+        let (Some(end), Some(crc)) = (self.end, &self.crc) else { return Ok(true) };
+        let mut tail = [0; line::TAIL];
+        let Some(from) = end.checked_sub(tail.len() as u64) else { return Ok(self.seq == 0) };
+        match File::open(journal)?.read_exact_at(&mut tail, from) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            read => read.map(|()| {
+                line::recorded_crc(&tail).is_some_and(|found| format!("{found:08x}") == *crc)
+            }),
+        }
+    }
+}
+
+/// Returns the last acknowledged record; `None` if that is not known.
 #[must_use]
-pub fn last(dir: &Path) -> Option<u64> {
+pub fn last(dir: &Path) -> Option<Acknowledged> {
     let text = fs::read_to_string(dir.join(NAME)).ok()?;
-    serde_json::from_str::<Acknowledged>(&text).ok().map(|known| known.seq)
+    // An older version writes a shorter line over the one that stands there.
+    serde_json::from_str(text.lines().next()?).ok()
 }
 
 /// Notes that everything before `end` is acknowledged and nothing behind it, and makes that durable: the
@@ -56,7 +84,7 @@ pub fn last(dir: &Path) -> Option<u64> {
 pub fn cut(dir: &Path, end: Position) -> io::Result<()> {
     let file = open(dir)?;
     write(&file, end)?;
-    file.sync_all()
+    disk::sync(&file)
 }
 
 fn open(dir: &Path) -> io::Result<File> {
@@ -65,10 +93,16 @@ fn open(dir: &Path) -> io::Result<File> {
     options.open(dir.join(NAME))
 }
 
-/// Writes the number in the place of the one before, which has as many characters.
+/// Writes the record in the place of the one before, which has as many characters.
 fn write(file: &File, end: Position) -> io::Result<()> {
-    let text = format!("{{\"v\":1,\"seq\":{:>20}}}\n", end.seq.saturating_sub(1));
-    file.write_all_at(text.as_bytes(), 0)
+    let Position { seq, crc, offset, .. } = end;
+    let seq = seq.saturating_sub(1);
+    let text =
+        format!("{{\"v\":1,\"seq\":{seq:>20},\"end\":{offset:>20},\"crc\":\"{crc:08x}\"}}\n");
+    match disk::retried(|| file.write_at(text.as_bytes(), 0))? {
+        written if written == text.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
 }
 
 /// Keeps the files up to date while the journal is written.
@@ -125,7 +159,7 @@ impl Observer for Keeper {
         let (Some((number, calls)), Some(end)) = (&mut self.files, self.end.take()) else { return };
         let mut written = write(number, end);
         if !self.started.is_empty() {
-            written = written.and_then(|()| calls.write_all(&self.started));
+            written = written.and_then(|()| disk::write_all(calls, &self.started));
             self.started.clear();
         }
         if written.is_err() {
@@ -146,19 +180,39 @@ mod tests {
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
-        assert_eq!(last(dir.path()), None);
+        let known = || last(dir.path()).map(|known| known.seq);
+        assert_eq!(known(), None);
         for seq in 1..=3 {
             journal.append(vec![turn("a", 1)]).await.unwrap();
             // It is written after the answer; the next answer comes after that.
             journal.flush().await.unwrap();
-            assert_eq!(last(dir.path()), Some(seq));
+            assert_eq!(known(), Some(seq));
+            assert!(last(dir.path()).unwrap().is_in(&dir.journal()).unwrap());
         }
         journal.close().await;
+        let third = last(dir.path()).unwrap();
         cut(dir.path(), Position { seq: 2, ..Position::START }).unwrap();
-        assert_eq!(last(dir.path()), Some(1));
+        assert_eq!(known(), Some(1));
         for nonsense in ["", "{}", "7", "{\"seq\":-1}"] {
             fs::write(dir.path().join(NAME), nonsense).unwrap();
-            assert_eq!(last(dir.path()), None);
+            assert_eq!(known(), None);
+        }
+        // An older version writes no more than the number.
+        fs::write(dir.path().join(NAME), "{\"v\":1,\"seq\":  7}\n 20,\"crc\"").unwrap();
+        assert_eq!(known(), Some(7));
+        assert!(last(dir.path()).unwrap().is_in(&dir.journal()).unwrap());
+        // Any other journal has another checksum there, or ends before.
+        let written = fs::read(dir.journal()).unwrap();
+        let other = RunDir::at(root.path().join("other"));
+        let journal = other.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        for _ in 0..3 {
+            journal.append(vec![turn("b", 1)]).await.unwrap();
+        }
+        journal.close().await;
+        assert!(!third.is_in(&other.journal()).unwrap());
+        for len in 0..written.len() {
+            fs::write(dir.journal(), &written[..len]).unwrap();
+            assert!(!third.is_in(&dir.journal()).unwrap(), "{len}");
         }
     }
 }

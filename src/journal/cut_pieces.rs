@@ -35,10 +35,10 @@ pub fn name(end: Position, time: &str) -> String {
     format!("{PREFIX}{}-{:08x}-{time}", end.seq, end.crc)
 }
 
-/// Refuses a journal that ends before a record that was acknowledged.
+/// Refuses a journal that ends before a record that was acknowledged, or has another one in its place.
 ///
 /// # Errors
-/// Returns [`JournalError::RolledBack`] in that case.
+/// Returns [`JournalError::RolledBack`] or [`JournalError::Replaced`] in that case.
 pub fn refuse_rolled_back(dir: &RunDir, end: Position) -> Result<(), JournalError> {
     refuse_beyond(dir, end.seq.saturating_sub(1))
 }
@@ -48,9 +48,14 @@ pub fn refuse_rolled_back(dir: &RunDir, end: Position) -> Result<(), JournalErro
 /// # Errors
 /// Returns an error in the same case.
 pub fn refuse_beyond(dir: &RunDir, last: u64) -> Result<(), JournalError> {
-    match acknowledged::last(dir.path()).filter(|known| *known > last) {
-        Some(known) => Err(JournalError::RolledBack { last, known }),
-        None => Ok(()),
+    let Some(known) = acknowledged::last(dir.path()) else { return Ok(()) };
+    if known.seq > last {
+        return Err(JournalError::RolledBack { last, known: known.seq });
+    }
+    match known.is_in(&dir.journal()) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(JournalError::Replaced { last, known: known.seq }),
+        Err(error) => Err(JournalError::cannot("read", &dir.journal(), &error)),
     }
 }
 

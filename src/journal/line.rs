@@ -355,7 +355,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::event::RunPaused;
+    use crate::event::{Event, PauseCause, RunPaused};
     use crate::journal::testing::turn;
     use crate::message::{Json, StopReason, Usage, UsageSource};
     use crate::turn::ModelResponded;
@@ -425,6 +425,22 @@ mod tests {
         line.extend_from_slice(format!(",\"crc\":\"{crc:08x}\"}}\n").as_bytes());
         let read = decode(&line, 0).unwrap();
         assert_eq!((read.record().unwrap(), read.crc, read.critical), (None, crc, true));
+    }
+
+    #[test]
+    fn an_unknown_key_is_passed_over_and_an_unknown_value_is_refused() {
+        let read = |data: &str| {
+            let head = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"run.paused","data":"#;
+            let mut line = format!("{head}{data}").into_bytes();
+            let crc = crc32c::crc32c(&line);
+            line.extend_from_slice(format!(",\"crc\":\"{crc:08x}\"}}\n").as_bytes());
+            decode(&line, 0).unwrap().record()
+        };
+        let known = read(r#"{"reason":"r","cause":"disk_full","later":{"on":1}}"#);
+        let paused = RunPaused { reason: "r".to_owned(), cause: PauseCause::DiskFull };
+        assert_eq!(known.unwrap().unwrap().event, Event::RunPaused(paused));
+        let fault = read(r#"{"reason":"r","cause":"weather"}"#).unwrap_err();
+        assert!(fault.is_sound() && fault.to_string().contains("weather"), "{fault}");
     }
 
     proptest! {

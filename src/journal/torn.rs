@@ -119,7 +119,9 @@ pub fn cut_back(
     // A batch that is there in part was being written; a journal that ends with a whole one is another's
     // copy, and there may be a newer one.
     let len = std::fs::metadata(dir.journal()).map_or(0, |journal| journal.len());
-    if let Some(error) = rolled_back.clone().filter(|_| len <= at.offset) {
+    let goes_on =
+        |error: &JournalError| matches!(error, JournalError::RolledBack { .. }) && len > at.offset;
+    if let Some(error) = rolled_back.clone().filter(|error| !goes_on(error)) {
         return Err(error.into());
     }
     let loss = end.map(|end| loss(dir, end)).transpose()?;

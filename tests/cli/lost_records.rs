@@ -214,6 +214,33 @@ fn what_an_older_journal_does_not_tell_is_not_done_again() {
     trials(0..8, rolled_back);
 }
 
+/// A journal that grew past the last acknowledged record again, or another run's, is as long as it should be.
+#[test]
+fn another_journal_in_the_place_of_the_acknowledged_one_is_refused() {
+    let desk = Desk::offline(WORK, SCRIPT);
+    for _ in 0..2 {
+        assert_eq!(desk.call(&["run"]).code, 0);
+    }
+    let number = |run: &PathBuf| {
+        let journal = fs::read_to_string(run.join("journal.jsonl"));
+        journal.expect("a journal").lines().count()
+    };
+    let mut runs = desk.runs();
+    runs.sort_by_key(number);
+    let id = runs[0].file_name().and_then(|name| name.to_str()).expect("an id");
+    let (journal, next) = (runs[0].join("journal.jsonl"), number(&runs[1]) + 1);
+    let own = fs::read(&journal).expect("a journal");
+    fs::copy(runs[1].join("journal.jsonl"), &journal).expect("copied");
+    let refused = desk.call(&["resume", id]);
+    assert_eq!(refused.code, 74, "{}", refused.err);
+    assert!(refused.err.contains("is not the one that was acknowledged"), "{}", refused.err);
+    assert!(refused.err.contains(&format!("--truncate-at {next}")), "{}", refused.err);
+    assert_eq!(desk.call(&["resume", id, "--explain"]).code, 74);
+    assert_eq!(desk.call(&["rebuild", id]).code, 74);
+    fs::write(&journal, own).expect("written");
+    assert_eq!(desk.call(&["resume", id]).code, 0);
+}
+
 #[test]
 #[ignore = "takes three minutes: a hundred trials of each kind"]
 fn a_hundred_journals_of_each_kind() {
