@@ -241,6 +241,8 @@ impl Deref for JournalHandle {
 }
 
 #[cfg(test)]
+pub(crate) mod lockstep;
+#[cfg(test)]
 mod simulated;
 
 #[cfg(test)]

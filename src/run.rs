@@ -21,6 +21,8 @@ mod resume;
 pub mod sandbox;
 mod services;
 mod settings;
+#[cfg(test)]
+mod simulation;
 pub mod values;
 
 use std::collections::BTreeMap;

@@ -275,7 +275,10 @@ impl OwnedRun {
         };
         let mut observers = observers;
         observers.push(Box::new(acknowledged::Keeper::new(self.dir.path())));
-        writer::start(storage, at, Some(path), observers)
+        let journal = writer::start(storage, at, Some(path), observers)?;
+        #[cfg(test)]
+        let journal = super::lockstep::wrapped(journal, self.dir.path());
+        Ok(journal)
     }
 }
 
@@ -324,6 +327,8 @@ impl Storage for JournalFile {
     }
 
     fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        #[cfg(test)]
+        let bytes = super::lockstep::scaled(bytes);
         let made = match bytes {
             0 => Ok(()),
             _ => disk::file_of(&self.reserve, bytes).map(drop),

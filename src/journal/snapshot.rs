@@ -181,7 +181,10 @@ impl Snapshots {
     /// Starts from the folded journal so far; the agents' files must be up to date.
     #[must_use]
     pub fn new(dir: RunDir, at: Position, tracker: Tracker, projection: Projection) -> Self {
-        Self::every(LEAST_GROWTH, dir, at, tracker, projection)
+        let growth = LEAST_GROWTH;
+        #[cfg(test)]
+        let growth = super::lockstep::scaled(growth);
+        Self::every(growth, dir, at, tracker, projection)
     }
 
     /// Does the same as [`new`](Self::new), with a snapshot whenever the journal has grown by this
