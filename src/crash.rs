@@ -1,7 +1,8 @@
 //! Crash points: the steps of the protocol at which a debug build can be made to crash.
 //!
 //! `CALLSHEET_CRASH_AT=point:n` ends the process when it passes that point for the n-th time, so
-//! that tests can resume a run from every half-done step. A release build contains no crash points.
+//! that tests can resume a run from every half-done step. `CALLSHEET_SNAPSHOT_GROWTH=bytes` gives small runs
+//! snapshots to crash at. A release build contains neither.
 
 /// Declares the crash points in one table.
 macro_rules! points {
@@ -13,7 +14,7 @@ macro_rules! points {
         }
 
         impl Point {
-            /// All points, in the order in which a call passes them.
+            /// All points, in the order in which a call passes them, and those of snapshots.
             pub const ALL: &[Self] = &[$(Self::$point,)*];
 
             /// Returns the point's name, as `CALLSHEET_CRASH_AT` gives it.
@@ -58,6 +59,10 @@ points! {
     AfterResult = "after-result",
     /// The results of lost calls are known but not recorded.
     BeforeRepair = "before-repair",
+    /// Half of a snapshot's bytes are written.
+    HalfSnapshot = "half-snapshot",
+    /// The snapshot has its name, and those that it replaces are still there.
+    AfterSnapshot = "after-snapshot",
 }
 
 /// Crashes here if `CALLSHEET_CRASH_AT` says so.
@@ -67,7 +72,7 @@ pub fn pass(point: Point) {
 }
 
 #[cfg(debug_assertions)]
-pub use debug::{after, for_wrapper, pass_parent};
+pub use debug::{after, for_wrapper, pass_parent, snapshot_growth};
 
 #[cfg(debug_assertions)]
 mod debug {
@@ -119,10 +124,15 @@ mod debug {
         let due = points.into_iter().find(|point| is_due(*point));
         Some((VARIABLE, due.map(|point| format!("{}:1", point.name()))))
     }
+
+    /// Returns the growth of a journal between two snapshots, in bytes, if `CALLSHEET_SNAPSHOT_GROWTH` says it.
+    pub fn snapshot_growth() -> Option<u64> {
+        std::env::var("CALLSHEET_SNAPSHOT_GROWTH").ok()?.parse().ok()
+    }
 }
 
 #[cfg(not(debug_assertions))]
-pub use release::{after, for_wrapper, pass_parent};
+pub use release::{after, for_wrapper, pass_parent, snapshot_growth};
 
 #[cfg(not(debug_assertions))]
 mod release {
@@ -139,6 +149,12 @@ mod release {
     /// Sets no variable in a release build.
     #[inline]
     pub fn for_wrapper() -> Option<(&'static str, Option<String>)> {
+        None
+    }
+
+    /// Asks for nothing in a release build.
+    #[inline]
+    pub fn snapshot_growth() -> Option<u64> {
         None
     }
 }

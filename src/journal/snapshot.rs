@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::crash::{self, Point};
 use crate::disk;
 use crate::event::SharedRecord;
 use crate::journal::file::RunDir;
@@ -144,13 +145,17 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let (path, scratch) = (folder.join(format!("{}.json", snapshot.at.seq)), folder.join("new"));
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&scratch)?;
-    let written = disk::write_all(&mut file, text.as_bytes());
+    let (half, rest) = text.as_bytes().split_at(text.len() / 2);
+    let written = disk::write_all(&mut file, half);
+    crash::pass(Point::HalfSnapshot);
+    let written = written.and_then(|()| disk::write_all(&mut file, rest));
     let written = written.and_then(|()| fs::rename(&scratch, path));
     if written.is_err() {
         // A scratch file that stays only takes space, until the next snapshot overwrites it.
         let _ = fs::remove_file(&scratch);
     }
     written?;
+    crash::pass(Point::AfterSnapshot);
     let old = numbered(dir);
     for (_, path) in old.iter().rev().skip(KEPT) {
         fs::remove_file(path)?;
@@ -181,7 +186,7 @@ impl Snapshots {
     /// Starts from the folded journal so far; the agents' files must be up to date.
     #[must_use]
     pub fn new(dir: RunDir, at: Position, tracker: Tracker, projection: Projection) -> Self {
-        let growth = LEAST_GROWTH;
+        let growth = crash::snapshot_growth().unwrap_or(LEAST_GROWTH);
         #[cfg(test)]
         let growth = super::lockstep::scaled(growth);
         Self::every(growth, dir, at, tracker, projection)

@@ -153,6 +153,12 @@ const DEADLY: [&[Point]; 11] = [
     &[Point::AfterEffect, Point::AfterResult],
 ];
 
+/// The points of snapshots, which are made in a thread of their own.
+const OF_SNAPSHOTS: [[Point; 1]; 2] = [[Point::HalfSnapshot], [Point::AfterSnapshot]];
+
+/// Growth of the journal between two snapshots, in bytes: a few batches.
+const SNAPSHOT_GROWTH: &str = "4096";
+
 /// Those at which only a wrapper dies.
 const OF_WRAPPERS: [Point; 2] = [Point::WrapperAfterEffect, Point::WrapperAfterSpool];
 
@@ -191,6 +197,7 @@ impl Victim {
         let mut command = self.desk.command(&[if begun { "resume" } else { "run" }]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env("LEDGER", self.desk.path().join(".ledger"));
+        command.env("CALLSHEET_SNAPSHOT_GROWTH", SNAPSHOT_GROWTH);
         command
     }
 
@@ -217,6 +224,14 @@ impl Victim {
         live.signal("KILL");
         live.end();
         true
+    }
+
+    /// Returns the number of files of its snapshots whose names end so.
+    fn snapshots(&self, ending: &str) -> usize {
+        let run = self.desk.runs().pop();
+        let entries = run.and_then(|run| std::fs::read_dir(run.join("snapshots")).ok());
+        let names = entries.into_iter().flatten().map(|entry| entry.expect("one").file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(ending)).count()
     }
 
     /// Lets the run come to its end, and checks it against one that nothing happened to.
@@ -436,10 +451,26 @@ fn a_run_that_dies_at_every_step_comes_to_the_same_end() {
 }
 
 #[test]
+fn a_run_that_dies_amid_a_snapshot_comes_to_the_same_end() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let undisturbed = undisturbed(&WORK);
+    let victim = Victim::new(&WORK);
+    for [point] in OF_SNAPSHOTS {
+        assert!(victim.crash(point, 1), "{point:?}");
+        let is_half = point == Point::HalfSnapshot;
+        assert_eq!(victim.snapshots("new"), usize::from(is_half), "{point:?}");
+        assert_eq!(victim.snapshots(".json"), usize::from(!is_half), "{point:?}");
+    }
+    victim.finish(&undisturbed, "amid snapshots");
+}
+
+#[test]
 #[ignore = "takes ten minutes: every point, each time that it is passed"]
 fn a_run_that_dies_anywhere_comes_to_the_same_end() {
     let undisturbed = undisturbed(&WORK);
-    for points in DEADLY {
+    for points in DEADLY.into_iter().chain(OF_SNAPSHOTS.each_ref().map(|points| &points[..])) {
         for number in 1.. {
             let victim = Victim::new(&WORK);
             let has_died = victim.crash(points[0], number);
@@ -462,25 +493,28 @@ fn a_run_that_dies_anywhere_comes_to_the_same_end() {
 }
 
 /// Kills runs at random moments, so often in all. Returns the number of runs that a kill met while a
-/// summary was written.
-fn soak(kills: usize) -> usize {
+/// summary was written, and of those that it met amid a snapshot.
+fn soak(kills: usize) -> [usize; 2] {
     let works = [WORK, TALK].map(|work| (undisturbed(&work), work));
-    let (killed, met) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (killed, met) = (AtomicUsize::new(0), [AtomicUsize::new(0), AtomicUsize::new(0)]);
     let may_kill = || killed.fetch_add(1, Ordering::Relaxed) < kills;
     let work = |first: usize| {
         for round in first.. {
             let (undisturbed, work) = &works[round % works.len()];
             let victim = Victim::new(work);
-            let mut deaths = 0;
+            let (mut deaths, mut is_torn) = (0, false);
             while may_kill() {
                 if !victim.kill() {
                     killed.fetch_sub(1, Ordering::Relaxed);
                     break;
                 }
                 deaths += 1;
+                is_torn |= victim.snapshots("new") > 0;
             }
             let found = victim.finish(undisturbed, &format!("after {deaths} kills"));
-            met.fetch_add(usize::from(found.lost_a_summary()), Ordering::Relaxed);
+            for (met, is_met) in met.iter().zip([found.lost_a_summary(), is_torn]) {
+                met.fetch_add(usize::from(is_met), Ordering::Relaxed);
+            }
             if killed.load(Ordering::Relaxed) >= kills {
                 return;
             }
@@ -490,7 +524,7 @@ fn soak(kills: usize) -> usize {
         let threads: Vec<_> = (0..AT_ONCE).map(|first| scope.spawn(move || work(first))).collect();
         threads.into_iter().for_each(|thread| thread.join().expect("it holds"));
     });
-    met.into_inner()
+    met.map(AtomicUsize::into_inner)
 }
 
 #[test]
@@ -503,7 +537,10 @@ fn a_run_that_is_killed_at_random_comes_to_the_same_end() {
 fn a_soak_of_kills_comes_to_the_same_end() {
     let asked = std::env::var("CALLSHEET_KILLS").ok();
     let kills = asked.map_or(SOAK_KILLS, |kills| kills.parse().expect("a number"));
-    let met = soak(kills);
-    println!("found: {kills} kills, in {met} runs while a summary was written");
-    assert!(met > 0 || kills < 100, "no kill met a summary");
+    let [summaries, snapshots] = soak(kills);
+    println!(
+        "found: {kills} kills, in {summaries} runs while a summary was written, in {snapshots} \
+         amid a snapshot"
+    );
+    assert!(summaries > 0 || kills < 100, "no kill met a summary");
 }
