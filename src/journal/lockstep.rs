@@ -4,6 +4,7 @@
 //! A sync takes simulated time; what is appended meanwhile shares the next batch. The runtime's thread
 //! waits for the writer's, so that nothing depends on which of them is quicker. A death leaves the run
 //! directory as a crash would: before the write, amid it, or after the sync and before anybody hears of it.
+//! Some are power cuts, which take from the files that are never synced.
 
 use std::cell::RefCell;
 use std::fs;
@@ -83,7 +84,7 @@ impl Disk {
     }
 
     /// Leaves the directory as the end of the process does. Its runtime is gone.
-    pub(crate) fn bury(self) {
+    pub(crate) fn bury(self, has_died: bool) {
         HERE.set(None);
         let (journal, before) = {
             let mut state = self.0.state.lock();
@@ -101,6 +102,9 @@ impl Disk {
             fs::write(path, &written[..torn]).expect("torn");
         }
         tear_snapshot(&dir.join("snapshots"));
+        if has_died && fastrand::u8(..4) == 0 {
+            cut_power(&dir);
+        }
     }
 
     /// Counts a batch. Returns how the process dies at it, if it does.
@@ -278,6 +282,30 @@ fn tear_snapshot(folder: &Path) {
         0 => fs::write(folder.join("new"), part).expect("torn"),
         1 => fs::write(newest, part).expect("torn"),
         _ => (),
+    }
+}
+
+/// Leaves each file that is never synced as a power cut does: whole, as a part, with zeros at its end, or not
+/// at all.
+fn cut_power(dir: &Path) {
+    let agents = fs::read_dir(dir.join("agents")).into_iter().flatten();
+    let agents = agents.map(|entry| entry.expect("an entry").path());
+    let own = ["acknowledged", "started"].map(|name| dir.join(name));
+    let mut files: Vec<_> = agents.chain(own).filter(|path| path.is_file()).collect();
+    files.sort();
+    for path in files {
+        let mut bytes = fs::read(&path).expect("a file");
+        let kept = fastrand::usize(..=bytes.len());
+        match fastrand::u8(..4) {
+            0 => bytes.truncate(kept),
+            1 => bytes[kept..].fill(0),
+            2 => {
+                fs::remove_file(path).expect("removed");
+                continue;
+            }
+            _ => continue,
+        }
+        fs::write(path, bytes).expect("written");
     }
 }
 

@@ -10,6 +10,8 @@ mod tests;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs::DirEntry;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -28,6 +30,7 @@ use crate::id::{AgentId, CallKey};
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::lockstep::{Death, Disk};
+use crate::journal::projection::Projection;
 use crate::journal::reader::Reader;
 use crate::journal::torn::{Cut, CutError};
 use crate::run_state::RunState;
@@ -121,7 +124,7 @@ fn play(seed: u64, most_deaths: u32) -> Played {
         let end = runtime.block_on(live);
         drop(runtime);
         acknowledged.extend(disk.acknowledged());
-        disk.bury();
+        disk.bury(end.is_none());
         match end {
             None => deaths += 1,
             Some(RunEnd::Completed(_)) => break,
@@ -134,6 +137,9 @@ fn play(seed: u64, most_deaths: u32) -> Played {
         }
     }
     let records = records(&dir);
+    let left = agents_files(&dir);
+    Projection::rebuild(&dir, |_| ()).expect("made again");
+    assert!(left == agents_files(&dir), "transcripts and logs are not those of the journal");
     let mut met = met(&records);
     if waits > 0 {
         met.insert("a wait for a person");
@@ -142,6 +148,13 @@ fn play(seed: u64, most_deaths: u32) -> Played {
         met.insert("a snapshot");
     }
     Played { records, ledger: world.ledger(), acknowledged, deaths, met }
+}
+
+/// Returns the transcripts and logs, by name.
+fn agents_files(dir: &RunDir) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = dir.agents().read_dir().expect("a folder").map(|entry| entry.expect("an entry"));
+    let read = |entry: DirEntry| (entry.file_name(), std::fs::read(entry.path()).expect("a file"));
+    entries.map(read).collect()
 }
 
 /// Answers questions of a run that waits for nothing else: at least one, and not always all.
