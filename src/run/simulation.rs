@@ -16,6 +16,7 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::panic::catch_unwind;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -102,29 +103,8 @@ fn play(seed: u64, most_deaths: u32) -> Played {
         fastrand::seed(seed.wrapping_mul(1_000).wrapping_add(u64::from(deaths + waits)));
         let may_die = deaths < most_deaths;
         let fate = if may_die { Fate::random(&mut fates) } else { Fate::default() };
-        let disk = Disk::new(fate.at_write);
-        disk.put_in();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .max_blocking_threads(1)
-            .build();
-        let runtime = runtime.expect("a runtime");
-        let live = async {
-            tokio::select! {
-                biased;
-                () = disk.died() => None,
-                () = tokio::time::sleep(fate.after.unwrap_or(LONGEST)) => {
-                    assert!(fate.after.is_some(), "neither ends nor goes on\n{}", told(&records(&dir)));
-                    None
-                }
-                end = live(&world, &dir, root.path()) => Some(end),
-            }
-        };
-        let end = runtime.block_on(live);
-        drop(runtime);
-        acknowledged.extend(disk.acknowledged());
-        disk.bury(end.is_none());
+        let (end, known) = life(&world, &dir, root.path(), &fate);
+        acknowledged.extend(known);
         match end {
             None => deaths += 1,
             Some(RunEnd::Completed(_)) => break,
@@ -192,8 +172,41 @@ fn met(records: &[SharedRecord]) -> BTreeSet<&'static str> {
     met
 }
 
-/// One life of a process: begins the run or resumes it, and drives it to its end.
-async fn live(world: &std::sync::Arc<World>, dir: &RunDir, root: &Path) -> RunEnd {
+/// One life of a process. Returns how the run ended or paused, `None` if the process died, and the records that
+/// were acknowledged to it.
+fn life(
+    world: &Arc<World>,
+    dir: &RunDir,
+    root: &Path,
+    fate: &Fate,
+) -> (Option<RunEnd>, Vec<SharedRecord>) {
+    let disk = Disk::new(fate.at_write);
+    disk.put_in();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build();
+    let runtime = runtime.expect("a runtime");
+    let end = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = disk.died() => None,
+            () = tokio::time::sleep(fate.after.unwrap_or(LONGEST)) => {
+                assert!(fate.after.is_some(), "neither ends nor goes on\n{}", told(&records(dir)));
+                None
+            }
+            end = live(world, dir, root) => Some(end),
+        }
+    });
+    drop(runtime);
+    let acknowledged = disk.acknowledged();
+    disk.bury(end.is_none());
+    (end, acknowledged)
+}
+
+/// Begins the run or resumes it, and drives it to its end.
+async fn live(world: &Arc<World>, dir: &RunDir, root: &Path) -> RunEnd {
     let started = match StoppedRun::open(dir, Cut::Torn) {
         Ok(stopped) => {
             let config = stopped.config(world.sources(root));
@@ -284,23 +297,32 @@ fn story(
 /// Checks what must hold of a run, whatever happened to its processes.
 fn check(disturbed: &Played, undisturbed: &Played) {
     let context = format!("{} deaths", disturbed.deaths);
-    // Nothing that was acknowledged is lost.
+    check_records(disturbed, &context);
+    check_effects(disturbed, &context);
+    check_end(disturbed, undisturbed, &context);
+}
+
+/// Nothing that was acknowledged is lost, and the records follow the rules.
+fn check_records(played: &Played, context: &str) {
     let by_seq: BTreeMap<u64, &SharedRecord> =
-        disturbed.records.iter().map(|record| (record.seq, record)).collect();
-    for record in &disturbed.acknowledged {
+        played.records.iter().map(|record| (record.seq, record)).collect();
+    for record in &played.acknowledged {
         assert_eq!(by_seq.get(&record.seq), Some(&record), "{context}: an acknowledged record");
     }
     let mut state = RunState::default();
-    for record in &disturbed.records {
+    for record in &played.records {
         state.apply(record).unwrap_or_else(|error| panic!("{context}: {error}"));
     }
-    // Nothing happens twice, and everything that happened is told.
-    let results = results(&disturbed.records);
-    for (key, (effect, times)) in &disturbed.ledger {
+}
+
+/// Nothing happens twice, and everything that happened is told.
+fn check_effects(played: &Played, context: &str) {
+    let results = results(&played.records);
+    for (key, (effect, times)) in &played.ledger {
         assert!(*effect != Effect::Once || *times == 1, "{context}: {key} had {times} effects");
         assert!(results.contains_key(key), "{context}: nobody tells of the effect of {key}");
     }
-    let once = disturbed.records.iter().filter_map(|record| match &record.event {
+    let once = played.records.iter().filter_map(|record| match &record.event {
         Event::ToolIntended(intended) if intended.name == "once" => Some(&intended.key),
         _ => None,
     });
@@ -308,14 +330,17 @@ fn check(disturbed: &Played, undisturbed: &Played) {
     for key in once.collect::<BTreeSet<_>>() {
         match results.get(key) {
             Some(ToolStatus::Ok) => {
-                assert!(disturbed.ledger.contains_key(key), "{context}: {key} is told as done");
+                assert!(played.ledger.contains_key(key), "{context}: {key} is told as done");
             }
             Some(ToolStatus::Unknown) => unknown += 1,
             other => panic!("{context}: {key}: {other:?}"),
         }
     }
-    assert!(unknown <= disturbed.deaths * 8, "{context}: {unknown} unknown");
-    // It comes to the same end, by the same words.
+    assert!(unknown <= played.deaths * 8, "{context}: {unknown} unknown");
+}
+
+/// It comes to the same end as a run that nothing happened to, by the same words.
+fn check_end(disturbed: &Played, undisturbed: &Played, context: &str) {
     // The view of an agent that reads of an unknown effect has another size. Whether a summary takes too long
     // depends on the moment, and its failure counts against those of other agents.
     let uncertain = uncertain(&disturbed.records);
@@ -325,8 +350,7 @@ fn check(disturbed: &Played, undisturbed: &Played) {
     let [one, other] = both.map(|run| story(&run.records, is_certain));
     for (who, expected) in &other {
         let told = one.get(who).map_or(&[][..], Vec::as_slice);
-        let pairs = told.iter().zip(expected);
-        for (one, other) in pairs {
+        for (one, other) in told.iter().zip(expected) {
             let start = |text: &str| text.chars().take(300).collect::<String>();
             assert!(one == other, "{context}: {who}: {}\ninstead of {}", start(one), start(other));
         }
