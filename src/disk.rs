@@ -1,12 +1,13 @@
-//! Disks: tells the errors of full ones from others and paces the wait for space; makes files durable.
+//! Disks: tells the errors of full ones from others and paces the wait for space; opens files that anybody may
+//! have put there; makes files durable.
 //!
 //! Holds no state. The journal and the result store both wait by these functions.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,6 +53,67 @@ pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
 pub(crate) fn outlive_file_limits() -> io::Result<()> {
     // The handler stays installed after the stream of its signals is dropped.
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
+}
+
+/// Opens a file that anybody may have put there, for reading. Whatever is no file is an error: a named pipe
+/// would wait for a writer for ever.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    open_as(OpenOptions::new().read(true), path)
+}
+
+/// Does the same as [`open`] with these options.
+pub(crate) fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let at_once = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let file = options.custom_flags(at_once.bits().cast_signed()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
+    }
+}
+
+/// Reads a text from a file that anybody may have put there.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A file for reading whose errors name it.
+#[derive(Debug)]
+pub(crate) struct NamedFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl NamedFile {
+    /// Opens a file that anybody may have put there.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: open(path)?, path: path.to_owned() })
+    }
+
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.named(self.file.metadata())
+    }
+
+    fn named<T>(&self, made: io::Result<T>) -> io::Result<T> {
+        made.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot read {}: {error}", self.path.display()))
+        })
+    }
+}
+
+impl Read for NamedFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(bytes);
+        self.named(read)
+    }
+}
+
+impl Seek for NamedFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let sought = self.file.seek(to);
+        self.named(sought)
+    }
 }
 
 /// The most times in a row that a call is made again because a signal interrupted it. No signal comes so
@@ -141,6 +203,31 @@ mod tests {
         assert_eq!(write_all(&mut file, b"8").unwrap_err().kind(), io::ErrorKind::Interrupted);
         let other = retried(|| Err::<(), _>(io::ErrorKind::NotFound.into()));
         assert_eq!(other.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let root = tempfile::tempdir().unwrap();
+        let pipe = root.path().join("pipe");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        for path in [root.path(), &pipe, Path::new("/dev/zero")] {
+            let error = open(path).unwrap_err().to_string();
+            assert_eq!(error, "it is not a file", "{}", path.display());
+        }
+        let error = open_as(OpenOptions::new().append(true), &pipe).unwrap_err();
+        assert_ne!(error.kind(), io::ErrorKind::NotFound);
+        std::fs::write(root.path().join("file"), "x").unwrap();
+        assert_eq!(read_text(&root.path().join("file")).unwrap(), "x");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_error_of_a_file_names_it() {
+        // Nobody may read the first page of a process.
+        let path = Path::new("/proc/self/mem");
+        let error = NamedFile::open(path).unwrap().read(&mut [0; 8]).unwrap_err().to_string();
+        assert!(error.starts_with("cannot read /proc/self/mem: "), "{error}");
     }
 
     #[test]

@@ -129,6 +129,11 @@ impl JournalError {
         Self::Io(format!("{what}: {error}"))
     }
 
+    /// Wraps an error of a file that names it, as [`NamedFile`](crate::disk::NamedFile) does.
+    pub(crate) fn read(error: std::io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+
     /// Wraps an error of the operating system about a file or a folder; `doing` names the operation.
     pub(crate) fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Self {
         Self::Io(format!("cannot {doing} {}: {error}", path.display()))

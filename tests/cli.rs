@@ -27,6 +27,7 @@ mod judge;
 mod keys;
 mod lost_records;
 mod mistakes;
+mod odd_files;
 mod own;
 mod proposals;
 mod pty;

@@ -13,6 +13,7 @@ use super::args;
 use super::locate::{Project, Selector, agents};
 use super::{complain, evidence, refusal, say, say_json, stream};
 use crate::config::suggest;
+use crate::disk;
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, Name};
@@ -314,7 +315,7 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
 }
 
 fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
-    match std::fs::read_to_string(dir.transcript(id)) {
+    match disk::read_text(&dir.transcript(id)) {
         Ok(text) => say_json(&text),
         Err(error) => {
             complain(&format!("error: {}: {error}", dir.transcript(id).display()));
@@ -331,7 +332,7 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
         message: Message,
     }
     let path = dir.transcript(id);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match disk::read_text(&path) {
         Ok(text) => text,
         Err(error) => {
             complain(&format!("error: {}: {error}", path.display()));

@@ -7,7 +7,7 @@
 //! means that less is noticed. They cost one write for each batch, and one for each batch in which a call began.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
@@ -59,7 +59,7 @@ impl Acknowledged {
         let (Some(end), Some(crc)) = (self.end, &self.crc) else { return Ok(true) };
         let mut tail = [0; line::TAIL];
         let Some(from) = end.checked_sub(tail.len() as u64) else { return Ok(self.seq == 0) };
-        match File::open(journal)?.read_exact_at(&mut tail, from) {
+        match disk::open(journal)?.read_exact_at(&mut tail, from) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             read => read.map(|()| {
                 line::recorded_crc(&tail).is_some_and(|found| format!("{found:08x}") == *crc)
@@ -71,7 +71,7 @@ impl Acknowledged {
 /// Returns the last acknowledged record; `None` if that is not known.
 #[must_use]
 pub fn last(dir: &Path) -> Option<Acknowledged> {
-    let text = fs::read_to_string(dir.join(NAME)).ok()?;
+    let text = disk::read_text(&dir.join(NAME)).ok()?;
     // An older version writes a shorter line over the one that stands there.
     serde_json::from_str(text.lines().next()?).ok()
 }
@@ -90,7 +90,7 @@ pub fn cut(dir: &Path, end: Position) -> io::Result<()> {
 fn open(dir: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(false).mode(0o600);
-    options.open(dir.join(NAME))
+    disk::open_as(options, &dir.join(NAME))
 }
 
 /// Writes the record in the place of the one before, which has as many characters.
@@ -122,7 +122,7 @@ impl Keeper {
         let open = || -> io::Result<(File, File)> {
             let mut options = OpenOptions::new();
             let options = options.append(true).create(true).mode(0o600);
-            Ok((open(dir)?, options.open(dir.join(STARTED))?))
+            Ok((open(dir)?, disk::open_as(options, &dir.join(STARTED))?))
         };
         let files = open().map_err(|error| tracing::warn!(%error, "{NAME} cannot be written")).ok();
         Self { files, end: None, announced: HashMap::new(), started: Vec::new() }
@@ -170,6 +170,8 @@ impl Observer for Keeper {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::journal::file::RunDir;
     use crate::journal::testing::turn;

@@ -3,10 +3,10 @@
 //! Reading batch by batch keeps memory small: an agent with a long past needs only the memory of
 //! the state that its records fold to.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
+use crate::disk::NamedFile;
 use crate::event::SharedRecord;
 use crate::id::AgentId;
 use crate::journal::JournalError;
@@ -55,7 +55,7 @@ impl AgentRecords {
         match self {
             Self::Held(records) => records.iter().try_for_each(each),
             Self::Stored { path, agent, batches } => {
-                let file = File::open(path);
+                let file = NamedFile::open(path);
                 let file = file.map_err(|error| JournalError::cannot("open", path, &error))?;
                 let mut input = BufReader::with_capacity(CHUNK, file);
                 let mut at = 0;
@@ -73,12 +73,12 @@ impl AgentRecords {
 /// Reads and verifies the agent's records of one batch. `at` is the current offset of `input`; the
 /// number returned is its offset after the read.
 fn read(
-    input: &mut BufReader<File>,
+    input: &mut BufReader<NamedFile>,
     at: u64,
     (offset, seq): BatchPlace,
     agent: &AgentId,
 ) -> Result<(Vec<SharedRecord>, u64), JournalError> {
-    let io = |error: io::Error| JournalError::io("journal: read", &error);
+    let io = JournalError::read;
     let before = offset.saturating_sub(line::TAIL as u64);
     // Within the read buffer `seek_relative` only moves an index, while `seek` would drop the
     // buffer.

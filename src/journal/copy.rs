@@ -53,7 +53,7 @@ pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(
 }
 
 fn write(from: &RunDir, to: &RunDir, end: u64, batch: Batch, mut first: Draft) -> io::Result<()> {
-    let mut lines = JournalLines { input: BufReader::new(File::open(from.journal())?.take(end)) };
+    let mut lines = JournalLines { input: BufReader::new(disk::open(&from.journal())?.take(end)) };
     let path = to.path().join("journal.new");
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     let mut out = BufWriter::new(file);

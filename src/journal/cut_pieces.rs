@@ -118,7 +118,7 @@ fn last_seq(transcript: &Path) -> io::Result<u64> {
 }
 
 fn each_line(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let (mut input, mut text) = (BufReader::new(File::open(path)?), Vec::new());
+    let (mut input, mut text) = (BufReader::new(disk::open(path)?), Vec::new());
     while input.read_until(b'\n', &mut text)? > 0 {
         each(&text);
         text.clear();

@@ -112,12 +112,12 @@ impl RunDir {
     #[must_use]
     pub fn is_live(&self) -> bool {
         // A shared lock, so that any number of readers can look at the same time.
-        let is_held = |path: &Path| {
-            let Ok(file) = File::open(path) else { return false };
+        let is_held = |opened: io::Result<File>| {
+            let Ok(file) = opened else { return false };
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
             locked == Err(rustix::io::Errno::WOULDBLOCK)
         };
-        is_held(&self.path) || is_held(&self.lock_file())
+        is_held(File::open(&self.path)) || is_held(disk::open(&self.lock_file()))
     }
 
     /// Makes the directory of a new run, with an empty journal, and takes its lock. When this
@@ -184,7 +184,7 @@ impl RunDir {
         let folder = folder.map_err(|error| JournalError::cannot("open", &self.path, &error))?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(&path).map_err(io)?;
+        let mut file = disk::open_as(options, &path).map_err(io)?;
         if !(take(&folder).map_err(io)? && take(&file).map_err(io)?) {
             let mut text = String::new();
             let holder = file.read_to_string(&mut text).ok();
@@ -262,7 +262,7 @@ impl OwnedRun {
         observers: Vec<Box<dyn Observer>>,
     ) -> Result<JournalHandle, JournalError> {
         let path = self.dir.journal();
-        let opened = OpenOptions::new().append(true).open(&path);
+        let opened = disk::open_as(OpenOptions::new().append(true), &path);
         let file = opened.map_err(|error| JournalError::cannot("open", &path, &error))?;
         let id = file.metadata();
         let id = id.map_err(|error| JournalError::cannot("look at", &path, &error))?;

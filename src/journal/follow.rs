@@ -115,7 +115,7 @@ impl Follower {
     /// Reads the next batch into `ready`. Skips the read if the file is unchanged since the last
     /// read found none. Returns false if there is no new batch.
     fn read(&mut self) -> Result<bool, JournalError> {
-        let io = |error: std::io::Error| JournalError::io("journal: read", &error);
+        let io = JournalError::read;
         let file = self.reader.file().metadata().map_err(io)?;
         let looks = (file.len(), file.modified().map_err(io)?);
         let at = self.reader.position();

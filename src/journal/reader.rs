@@ -3,11 +3,11 @@
 //! Owns the rule that tells a torn end from damage. Never writes, and needs no lock: a batch
 //! without its end mark is not shown yet, whether it is still being written or was cut by a crash.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::disk::NamedFile;
 use crate::event::{Record, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
@@ -146,12 +146,11 @@ impl<R: BufRead + Seek> Scan<R> {
             }
             Ok(())
         };
-        let io = |error: io::Error| JournalError::io("journal: read", &error);
-        let tail = self.batch(each).map_err(io)?;
+        let tail = self.batch(each).map_err(JournalError::read)?;
         let Some(tail) = tail else { return Ok(Some(records)) };
         // Bytes beyond the last whole batch may change before the next read, so they are read
         // again.
-        self.input.seek(SeekFrom::Start(self.at.offset)).map_err(io)?;
+        self.input.seek(SeekFrom::Start(self.at.offset)).map_err(JournalError::read)?;
         match tail {
             Tail::Clean | Tail::Torn { .. } => Ok(None),
             Tail::Refused(refusal) => Err(refusal.into()),
@@ -165,7 +164,7 @@ fn refused(bad: Position, why: impl Into<Why>) -> Tail {
 
 /// Reads the records of a journal file, batch by batch.
 pub struct Reader {
-    scan: Scan<BufReader<File>>,
+    scan: Scan<BufReader<NamedFile>>,
 }
 
 impl Reader {
@@ -183,7 +182,7 @@ impl Reader {
     /// Returns an error if the file cannot be opened.
     pub fn open_at(path: &Path, at: Position) -> Result<Self, JournalError> {
         let open = || {
-            let mut file = File::open(path)?;
+            let mut file = NamedFile::open(path)?;
             file.seek(SeekFrom::Start(at.offset))?;
             Ok(file)
         };
@@ -227,8 +226,7 @@ impl Reader {
         match fold(before, &records) {
             Ok(()) => Ok(true),
             Err(Objection { seq: line, why }) => {
-                let io = |error| JournalError::io("journal: read", &error);
-                let offset = self.offset_of(before, line).map_err(io)?;
+                let offset = self.offset_of(before, line).map_err(JournalError::read)?;
                 Err(Refusal { offset, line, why }.into())
             }
         }
@@ -253,7 +251,7 @@ impl Reader {
         self.scan.at
     }
 
-    pub(in crate::journal) fn file(&self) -> &File {
+    pub(in crate::journal) fn file(&self) -> &NamedFile {
         self.scan.input.get_ref()
     }
 }
@@ -303,7 +301,7 @@ pub fn batch_of(
         }
         Ok(())
     };
-    let tail = scan.batch(each).map_err(|error| JournalError::io("journal: read", &error))?;
+    let tail = scan.batch(each).map_err(JournalError::read)?;
     match tail {
         None => Ok((records, scan.at)),
         Some(Tail::Refused(refusal)) => Err(refusal.into()),

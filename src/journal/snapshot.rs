@@ -8,7 +8,7 @@
 //! thread.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ struct Sealed<'a> {
 #[must_use]
 pub fn newest(dir: &RunDir) -> Option<Snapshot> {
     let found = numbered(dir).into_iter().rev().find_map(|(_, path)| {
-        let snapshot = unseal(&fs::read_to_string(path).ok()?)?;
+        let snapshot = unseal(&disk::read_text(&path).ok()?)?;
         fits(dir, &snapshot.at).ok()?.then_some(snapshot)
     });
     if found.is_none() {
@@ -131,7 +131,7 @@ fn seal(snapshot: &Snapshot) -> io::Result<String> {
 /// Returns true if the journal has a line with this checksum just before this place.
 fn fits(dir: &RunDir, at: &Position) -> io::Result<bool> {
     let Some(before) = at.offset.checked_sub(line::TAIL as u64) else { return Ok(false) };
-    let mut journal = File::open(dir.journal())?;
+    let mut journal = disk::open(&dir.journal())?;
     journal.seek(SeekFrom::Start(before))?;
     let mut tail = [0; line::TAIL];
     journal.read_exact(&mut tail)?;

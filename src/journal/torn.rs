@@ -213,7 +213,7 @@ fn first_lost(dir: &RunDir, named: &[Named]) -> CutError {
 pub fn loss(dir: &RunDir, end: Position) -> Result<Loss, JournalError> {
     let mut loss = Loss { offset: end.offset, ..Loss::default() };
     let mut read = || -> io::Result<()> {
-        let mut journal = File::open(dir.journal())?;
+        let mut journal = disk::open(&dir.journal())?;
         journal.seek(SeekFrom::Start(end.offset))?;
         let (mut input, mut text) = (BufReader::new(journal), Vec::new());
         // Each line is verified against the checksum in the line before, whether that line is sound
@@ -254,7 +254,7 @@ impl Loss {
 
 /// Moves the bytes from `offset` on into a file of their own.
 fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Kept>> {
-    let mut journal = OpenOptions::new().read(true).write(true).open(dir.journal())?;
+    let mut journal = disk::open_as(OpenOptions::new().read(true).write(true), &dir.journal())?;
     let bytes = journal.metadata()?.len().saturating_sub(offset);
     if bytes == 0 {
         return Ok(None);

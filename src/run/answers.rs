@@ -118,7 +118,7 @@ fn file(dir: &RunDir, id: &str) -> io::Result<PathBuf> {
 
 fn read(path: &Path) -> io::Result<LeftAnswer> {
     let mut text = String::new();
-    File::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    disk::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Owns the comparison of a content with the hash in its file name.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
+use crate::disk;
 use crate::output::{Output, Stored, Text};
 use crate::turn::Program;
 
@@ -27,11 +28,7 @@ pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
         return Err(StoreError { path: folder.to_owned(), reason });
     }
     let path = folder.join(hash);
-    // A device that never ends, or a pipe that waits for a writer, is not a stored result.
-    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-        return Err(StoreError { path, reason: "it is not a file".to_owned() });
-    }
-    match File::open(&path) {
+    match disk::open(&path) {
         Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
         Err(error) => Err(unreadable(path, &error)),
     }

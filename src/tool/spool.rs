@@ -2,7 +2,7 @@
 //!
 //! Everything here blocks: call it off the runtime.
 
-use std::io;
+use std::io::{self, Read};
 
 use crate::disk;
 use crate::id::CallKey;
@@ -69,11 +69,13 @@ impl<'a> Spool<'a> {
     /// # Errors
     /// Returns an error if the kept result cannot be read.
     pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(self.0.scratch_dir().join(Self::result_name(key))) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut file = match disk::open(&self.0.scratch_dir().join(Self::result_name(key))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
     }
 
     /// Removes the result of a call that is recorded now, if one was kept, and the space that was

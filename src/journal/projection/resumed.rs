@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of, whole};
+use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
@@ -211,7 +212,7 @@ impl Files {
 /// Cuts a file to this length. Returns true if a line ends there.
 fn ends_line(path: &Path, length: u64) -> bool {
     let look = || {
-        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
         let mut last = [b'\n'];
         if let Some(before) = length.checked_sub(1) {
             file.seek(SeekFrom::Start(before))?;
@@ -268,7 +269,7 @@ fn number_of(line: &[u8]) -> Option<u64> {
 
 /// Cuts the bytes after the last newline, and returns the last whole line.
 fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
     let mut start = file.metadata()?.len();
     let mut tail = Vec::new();
     loop {
@@ -298,7 +299,7 @@ fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Cuts the bytes after the last newline, and returns the number of lines.
 fn lines_of(path: &Path) -> io::Result<u64> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
     let (mut chunk, mut lines, mut read, mut whole) = (vec![0; CHUNK], 0, 0, 0);
     loop {
         let got = file.read(&mut chunk)?;
