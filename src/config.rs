@@ -216,6 +216,10 @@ impl Config {
 /// }
 /// ```
 pub fn load(sources: &Sources) -> Result<Config, Diagnostics> {
+    let folders = [root(&sources.file), state_dir(sources)];
+    if let Some(found) = files::not_text(&folders, &named(sources, String::new())) {
+        return Err(Diagnostics(vec![found]));
+    }
     match files::opened(&sources.file, files::MOST_CONFIGURATION) {
         Ok(read) => {
             // A link may lead to a file that is none of callsheet's, such as a key.

@@ -78,6 +78,13 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
+/// Reads a text of at most so many bytes from a file that anybody may have put there.
+pub(crate) fn read_text_of(path: &Path, most: u64) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.take(most).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// A file for reading whose errors name it.
 #[derive(Debug)]
 pub(crate) struct NamedFile {

@@ -24,6 +24,7 @@ mod settings;
 #[cfg(test)]
 mod simulation;
 pub mod values;
+mod wall;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

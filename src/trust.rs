@@ -45,6 +45,9 @@ pub struct Entry {
 struct Content {
     version: u32,
     trusted: Vec<Entry>,
+    /// True if commands of files run on this machine where it has no sandbox.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    without_sandbox: bool,
 }
 
 /// The store of a user.
@@ -115,7 +118,7 @@ impl Store {
         things: impl IntoIterator<Item = &'a str>,
     ) -> Result<bool, StoreError> {
         let entries = self.usable(directory).and_then(|folder| read(&folder.join(FILE)))?;
-        let entry = entries.iter().find(|entry| entry.is_for(directory, content));
+        let entry = entries.trusted.iter().find(|entry| entry.is_for(directory, content));
         let knows = |thing| entry.is_some_and(|entry| entry.things.contains_key(&id(thing)));
         Ok(things.into_iter().all(knows))
     }
@@ -163,7 +166,29 @@ impl Store {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>, StoreError> {
-        read(&self.folder.as_ref().ok_or(StoreError::Nowhere)?.join(FILE))
+        Ok(read(&self.folder.as_ref().ok_or(StoreError::Nowhere)?.join(FILE))?.trusted)
+    }
+
+    /// Returns true if the user has said that commands of files run where this machine has no sandbox.
+    /// A store in `directory`, where commands could write it, does not count.
+    #[must_use]
+    pub fn allows_no_sandbox(&self, directory: &Path) -> bool {
+        self.usable(directory).is_ok() && self.goes_without_sandbox()
+    }
+
+    /// Returns true if the user has said that commands of files run where this machine has no sandbox.
+    #[must_use]
+    pub fn goes_without_sandbox(&self) -> bool {
+        let file = self.folder.as_ref().map(|folder| folder.join(FILE));
+        file.is_some_and(|file| read(&file).is_ok_and(|content| content.without_sandbox))
+    }
+
+    /// Remembers whether commands of files run where this machine has no sandbox.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be used or the disk refuses.
+    pub fn allow_no_sandbox(&self, allowed: bool) -> Result<(), StoreError> {
+        self.change_all(|content| content.without_sandbox = allowed)
     }
 
     /// Returns the folder, unless it lies in `directory`.
@@ -180,14 +205,18 @@ impl Store {
     /// Changes the entries. Another process waits until that is done, and a reader sees the file as it
     /// was or as it will be.
     fn change(&self, change: impl FnOnce(&mut Vec<Entry>)) -> Result<(), StoreError> {
+        self.change_all(|content| change(&mut content.trusted))
+    }
+
+    fn change_all(&self, change: impl FnOnce(&mut Content)) -> Result<(), StoreError> {
         let folder = self.folder.as_deref().ok_or(StoreError::Nowhere)?;
         let failed = |source: io::Error| StoreError::Io { file: folder.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         let held = File::open(folder).map_err(failed)?;
         rustix::fs::flock(&held, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
         let file = folder.join(FILE);
-        let mut content = Content { version: VERSION, trusted: read(&file)? };
-        change(&mut content.trusted);
+        let mut content = Content { version: VERSION, ..read(&file)? };
+        change(&mut content);
         let write = || -> io::Result<()> {
             let mut new = tempfile::NamedTempFile::new_in(folder)?;
             new.as_file().set_permissions(Permissions::from_mode(0o600))?;
@@ -210,13 +239,13 @@ fn id(thing: &str) -> String {
     blake3::hash(thing.as_bytes()).to_hex().to_string()
 }
 
-/// Reads the entries of a store; none if there is no file.
-fn read(path: &Path) -> Result<Vec<Entry>, StoreError> {
+/// Reads a store; an empty one if there is no file.
+fn read(path: &Path) -> Result<Content, StoreError> {
     let unusable = |reason: String| StoreError::Unusable { file: path.to_owned(), reason };
     let failed = |source: io::Error| StoreError::Io { file: path.to_owned(), source };
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::default()),
         Err(error) => return Err(failed(error)),
     };
     let metadata = file.metadata().map_err(failed)?;
@@ -227,7 +256,7 @@ fn read(path: &Path) -> Result<Vec<Entry>, StoreError> {
     file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(failed)?;
     let content = serde_json::from_slice::<Content>(&bytes);
     match content {
-        Ok(content) if content.version == VERSION => Ok(content.trusted),
+        Ok(content) if content.version == VERSION => Ok(content),
         Ok(content) => Err(unusable(format!("it has version {}", content.version))),
         Err(_) => Err(unusable("it is damaged: remove it".to_owned())),
     }

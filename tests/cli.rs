@@ -51,4 +51,5 @@ mod truth;
 mod unknown;
 mod values;
 mod verbs;
+mod walls;
 mod watch;

@@ -257,6 +257,9 @@ pub(super) struct TrustFile {
     /// Trust nothing in the directory any more
     #[arg(long)]
     pub revoke: bool,
+    /// Let commands of files run on this machine where it has no sandbox; with --revoke: no longer
+    #[arg(long, conflicts_with = "list")]
+    pub without_sandbox: bool,
 }
 
 impl TrustFile {

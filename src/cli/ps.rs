@@ -83,7 +83,9 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
 /// Returns a row whose texts are safe to show in one line, before they are cut to a width.
 fn in_one_line(row: Row) -> Row {
     let line = |text: &str| printable::line(text).into_owned();
-    Row { name: line(&row.name), waiting_for: row.waiting_for.as_deref().map(line), ..row }
+    let (waiting_for, unprotected) = (row.waiting_for.as_deref(), row.unprotected.as_deref());
+    let (waiting_for, unprotected) = (waiting_for.map(line), unprotected.map(line));
+    Row { name: line(&row.name), waiting_for, unprotected, ..row }
 }
 
 /// The most characters of a name in a line: with the other columns it fits 80.
@@ -169,7 +171,10 @@ fn cost(row: &Row) -> String {
 
 /// Returns the thing that a row waits for, or else what was left undone.
 fn note(row: &Row) -> String {
-    row.waiting_for.clone().or_else(|| report::undone(&row.shortfalls)).unwrap_or_default()
+    let undone = || report::undone(&row.shortfalls);
+    let first = row.waiting_for.clone().or_else(undone);
+    let notes: Vec<String> = row.unprotected.clone().into_iter().chain(first).collect();
+    notes.join("; ")
 }
 
 /// Appends a line of cells with a note at its end. The note is cut to the width of the terminal;

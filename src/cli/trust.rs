@@ -206,6 +206,7 @@ fn shown(project: &Project) -> String {
 
 pub(super) fn run(project: &Project, verb: &args::TrustFile) -> Exit {
     let done = match (verb.list, verb.revoke) {
+        _ if verb.without_sandbox => without_sandbox(!verb.revoke),
         (true, _) => list(),
         (false, true) => revoke(project),
         (false, false) => trust(project),
@@ -217,6 +218,9 @@ pub(super) fn run(project: &Project, verb: &args::TrustFile) -> Exit {
 fn list() -> Result<Exit, Exit> {
     let entries = Store::of_user().entries().map_err(|error| failed(&error))?;
     let mut text = String::new();
+    if Store::of_user().goes_without_sandbox() {
+        text.push_str("this machine: commands of files run where there is no sandbox\n");
+    }
     for entry in &entries {
         let directory = safe(&entry.directory.display().to_string());
         let content = entry.content.get(..12).unwrap_or_default();
@@ -224,6 +228,17 @@ fn list() -> Result<Exit, Exit> {
         entry.things.values().for_each(|thing| text.push_str(&format!("  {}\n", safe(thing))));
     }
     Ok(say(&text))
+}
+
+/// Remembers whether commands of files run on this machine where it has no sandbox.
+fn without_sandbox(allowed: bool) -> Result<Exit, Exit> {
+    Store::of_user().allow_no_sandbox(allowed).map_err(|error| failed(&error))?;
+    Ok(say(match allowed {
+        true => {
+            "where this machine has no sandbox, commands of files run without one from now on\n"
+        }
+        false => "where this machine has no sandbox, nothing runs any more\n",
+    }))
 }
 
 fn revoke(project: &Project) -> Result<Exit, Exit> {

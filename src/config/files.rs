@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::Outside;
 use super::concern::{self, leads_outside};
-use super::diagnostic::{NO_HELP, Place, Problems, Text};
+use super::diagnostic::{Diagnostic, NO_HELP, Place, Problems, Text};
 use super::raw::{File, Header};
 use super::shape::{Item, Section};
 use super::tree::Places;
@@ -411,6 +411,15 @@ fn duplicate(key: &str, first: &Value, again: &Value, places: &Places, problems:
     let (line, _) = first.line_column();
     let message = format!("`{key}` is already set in {}, line {line}", first.text.name());
     problems.error("duplicate_key", again, message, NO_HELP);
+}
+
+/// Returns the error of a folder whose path is not UTF-8, if one of them has such a path: records are JSON,
+/// which has no other names.
+pub(super) fn not_text(folders: &[PathBuf], file: &Text) -> Option<Diagnostic> {
+    let folder = folders.iter().find(|folder| folder.to_str().is_none())?;
+    let message = format!("the path `{}` is not UTF-8", folder.display());
+    let help = "records are JSON, which has no other names: rename the folder";
+    Some(Diagnostic::error("unreadable_file", &Place::start(file), message, help))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::journal::stamp;
 use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::{Outcome, Shortfalls};
 
@@ -49,6 +50,8 @@ pub struct Document {
     pub paused: Option<String>,
     /// The commands that can follow.
     pub next: Vec<NextStep>,
+    /// Why the commands of the run have no sandbox; absent if they have one.
+    pub unprotected: Option<String>,
     /// What was asked.
     pub asked: Asked,
     /// Time of the first record.
@@ -227,6 +230,7 @@ impl Document {
             exit_code: None,
             paused: state.paused_reason().map(str::to_owned),
             next: Vec::new(),
+            unprotected: state.sandbox().and_then(SandboxProof::warning),
             asked: asked(created),
             began: began_ms.map(stamp::text),
             last: has_records.then(|| stamp::text(state.last_ms())),

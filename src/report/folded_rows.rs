@@ -109,6 +109,7 @@ mod tests {
             started_ms: None,
             took: None,
             tasks: None,
+            unprotected: None,
             depth,
         }
     }

@@ -10,6 +10,7 @@ use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
 use crate::run_state::questions::Question;
 use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus, retrying};
+use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Shortfalls;
 
@@ -44,6 +45,8 @@ pub struct Row {
     /// Number of tasks of a run that have an output or were skipped by their own `when`, and of
     /// all its tasks.
     pub tasks: Option<(usize, usize)>,
+    /// Why the commands of a run have no sandbox; absent if they have one.
+    pub unprotected: Option<String>,
     /// Depth of the row in the tree, from 0 for the run.
     pub depth: usize,
 }
@@ -64,6 +67,7 @@ impl Row {
             "age_s": self.age_s,
             "waiting_for": self.waiting_for,
             "shortfalls": self.shortfalls,
+            "unprotected": self.unprotected,
         })
     }
 }
@@ -89,6 +93,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         started_ms: state.tasks().filter_map(|(_, task)| task.started_ms).min(),
         took: Some(state.spent()),
         tasks: Some((done, state.tasks().count())),
+        unprotected: state.sandbox().and_then(SandboxProof::warning),
         depth: 0,
     }];
     let mut agents = agents_in_order(state);
@@ -134,6 +139,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
         started_ms: None,
         took: None,
         tasks: None,
+        unprotected: None,
         depth: 0,
     }
 }
@@ -172,6 +178,7 @@ fn task_row(
         started_ms: task.started_ms,
         took: task.started_ms.map(|_| task.whole.taken(state.reading())),
         tasks: None,
+        unprotected: None,
         depth: 1,
     }
 }
@@ -257,6 +264,7 @@ fn agent_row(
         started_ms: None,
         took: None,
         tasks: None,
+        unprotected: None,
         depth: 2 + agent.depth as usize,
     }
 }

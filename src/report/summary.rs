@@ -13,6 +13,7 @@ use crate::journal::log_line::{self, output_lines};
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::{RunState, TaskStatus};
+use crate::spec::sandbox::SandboxProof;
 use crate::turn::Shortfalls;
 
 /// The most characters of a task's result or failure in a summary: the rest of a line in a wide
@@ -52,6 +53,9 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         short(completed.usage.context()),
         short(completed.usage.output),
     );
+    if let Some(none) = state.sandbox().and_then(SandboxProof::warning) {
+        let _ = writeln!(text, "{}", printable::line(&none));
+    }
     for (hook, reason) in state.failed_hooks() {
         let reason = log_line::cut(reason.lines().next().unwrap_or_default(), NOTE);
         let _ = writeln!(text, "hook failed:  {hook}: {reason}");

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
+use super::wall::{self, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
+use crate::tool::bash;
 use crate::tool::room;
-use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe, toolchains};
+use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe};
 use crate::tool::wrapper::Wrapper;
-use crate::tool::{bash, environment};
-use crate::trust;
+use crate::trust::{self, Store};
 
 /// The sandbox of a run, and its proof if one is wanted.
 #[derive(Debug)]
@@ -44,7 +45,18 @@ pub fn proof(config: &Config) -> Option<SandboxProof> {
         return None;
     }
     let program = Wrapper::this_program();
-    Some(proved(config, &policy(config), program.as_deref()).unwrap_or_else(|none| *none))
+    let proved = match policy(config, Making::Nothing) {
+        Ok(policy) => proved(config, &policy, program.as_deref()),
+        Err(reason) => Err(missing(config, reason)),
+    };
+    Some(proved.unwrap_or_else(|none| *none))
+}
+
+/// Returns what is recorded where there is no sandbox.
+fn missing(config: &Config, reason: String) -> Box<SandboxProof> {
+    let SandboxSpec { mode, network, ref hosts, .. } = config.sandbox;
+    let hosts = hosts.clone();
+    Box::new(SandboxProof { mode, network, hosts, missing: Some(reason), ..Default::default() })
 }
 
 /// Tries the sandbox. Returns the proof, or as an error what is recorded where there is none.
@@ -62,22 +74,28 @@ fn proved(
             let namespaces = namespaces != Namespaces::None;
             Ok(SandboxProof { namespaces, processes, kept, open, ..wanted })
         }
-        Err(reason) => Err(Box::new(SandboxProof { missing: Some(reason), ..wanted })),
+        Err(reason) => Err(missing(config, reason)),
     }
 }
 
 /// Prepares the sandbox, and proves it. `program` enters a sandbox when it is asked to.
 ///
 /// # Errors
-/// Returns an error if the configuration requires a sandbox and there can be none.
+/// Returns an error if there can be no sandbox, unless a person has said for this machine that commands run
+/// without one, and the configuration does not need one.
 pub(super) async fn prepare(
     config: &Config,
     program: Option<PathBuf>,
 ) -> Result<Prepared, StartError> {
     if !is_wanted(config) {
-        return Ok(Prepared { sandbox: Sandbox::Off, proof: None });
+        let mode = config.sandbox.mode;
+        let is_off = mode == SandboxMode::DangerFullAccess && runs_commands(config);
+        let proof = is_off.then(|| SandboxProof { mode, ..Default::default() });
+        return Ok(Prepared { sandbox: Sandbox::Off, proof });
     }
-    let policy = policy(config);
+    // What a person has said about this machine is said about machines, not about a project that cannot be
+    // walled in.
+    let policy = policy(config, Making::Folders).map_err(StartError::Sandbox)?;
     let (own, tried) = (config.clone(), policy.clone());
     let proving = tokio::task::spawn_blocking(move || {
         let prove = || proved(&own, &tried, program.as_deref());
@@ -94,10 +112,7 @@ pub(super) async fn prepare(
         }
         proof
     });
-    let proof = proving.await.unwrap_or_else(|error| {
-        let missing = Some(error.to_string());
-        Err(Box::new(SandboxProof { missing, mode: config.sandbox.mode, ..Default::default() }))
-    });
+    let proof = proving.await.unwrap_or_else(|error| Err(missing(config, error.to_string())));
     match proof {
         Ok(proof) => {
             let namespaces = match (proof.namespaces, proof.processes) {
@@ -105,18 +120,19 @@ pub(super) async fn prepare(
                 (true, false) => Namespaces::Mounts,
                 (false, false) => Namespaces::None,
             };
-            let policy = with_cache(Policy { namespaces, ..policy }, config);
+            let policy = Policy { namespaces, ..policy };
             Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
         }
         Err(none) => {
             let reason = none.missing.clone().unwrap_or_default();
             // Without a sandbox a command would reach all hosts. That it could not be tried is no reason to
             // go without.
-            if config.sandbox.require
-                || !config.sandbox.hosts.is_empty()
-                || room::tells_of_passing(&reason)
-            {
+            let is_needed = config.sandbox.require || !config.sandbox.hosts.is_empty();
+            if is_needed || room::tells_of_passing(&reason) {
                 return Err(StartError::Sandbox(reason));
+            }
+            if !Store::of_user().allows_no_sandbox(&config.root) {
+                return Err(StartError::Sandbox(format!("{reason}. {WAYS_WITHOUT}")));
             }
             tracing::warn!("no sandbox: {reason}; the commands of the file run without it");
             Ok(Prepared { sandbox: Sandbox::Missing(reason.into()), proof: Some(*none) })
@@ -124,44 +140,21 @@ pub(super) async fn prepare(
     }
 }
 
+/// How a person says that commands run without a sandbox.
+const WAYS_WITHOUT: &str = "Nothing runs without one unless you say so: `--sandbox danger-full-access` for \
+    this run, or `callsheet trust --without-sandbox` once for this machine";
+
 /// Pauses between tries of the sandbox while the machine has no room for a process, in milliseconds.
 const PAUSES_MS: [u64; 5] = [50, 100, 400, 1_000, 2_000];
-
-/// Adds a folder for the caches of tools: a command cannot write those in the user's home, and with an
-/// empty cache each `go build` would compile the standard library.
-fn with_cache(mut policy: Policy, config: &Config) -> Policy {
-    let folder = config.state_dir.join(CACHE);
-    let is_used = CACHING.iter().any(|file| config.root.join(file).exists());
-    if !is_used && !folder.exists() {
-        return policy;
-    }
-    let made = std::fs::create_dir_all(&folder).and_then(|()| folder.canonicalize());
-    if config.sandbox.mode == SandboxMode::WorkspaceWrite
-        && let Ok(folder) = made
-    {
-        policy.write.push(folder.clone());
-        policy.cache = Some(folder);
-    }
-    policy
-}
-
-/// Name of the folder of caches, beside the records of runs.
-const CACHE: &str = ".cache";
-
-/// Files by which a workspace shows that tools with such caches work in it.
-const CACHING: [&str; 7] = [
-    "go.mod",
-    "go.work",
-    "package.json",
-    "pyproject.toml",
-    "requirements.txt",
-    "setup.py",
-    ".pre-commit-config.yaml",
-];
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, which tasks
 /// that agents propose can too, and nobody turned it off.
 fn is_wanted(config: &Config) -> bool {
+    config.sandbox.mode != SandboxMode::DangerFullAccess && runs_commands(config)
+}
+
+/// Returns true if anything in the run can run a command.
+fn runs_commands(config: &Config) -> bool {
     let notifies = |task: &TaskSpec| match &task.work {
         Work::Approval(approval) => !approval.notify.is_empty(),
         Work::Agent { .. } | Work::Command { .. } | Work::Graph { .. } => false,
@@ -172,34 +165,18 @@ fn is_wanted(config: &Config) -> bool {
         || tools.any(|tool| tool.as_str() == bash::NAME || config.tools.contains_key(tool));
     let in_hooks =
         || config.compaction.hooks.commands().next().is_some() || !config.hooks.set().is_empty();
-    config.sandbox.mode != SandboxMode::DangerFullAccess
-        && (in_tasks() || in_agents() || in_hooks() || config.grows())
+    in_tasks() || in_agents() || in_hooks() || config.grows()
 }
 
 /// Returns what the commands of a run may reach.
-fn policy(config: &Config) -> Policy {
-    let spec = &config.sandbox;
-    let variables = environment::passed(&spec.env);
-    let mut read = toolchains::readable(&variables);
-    read.push(config.root.clone());
-    read.extend(config.read_only_roots.iter().chain(&spec.readable_roots).cloned());
-    // Previews name the files of results.
-    read.push(config.state_dir.clone());
-    let mut write = Vec::new();
-    if spec.mode == SandboxMode::WorkspaceWrite {
-        write.push(config.root.clone());
-        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-        write.extend(spec.writable_roots.iter().map(real));
-    }
+fn policy(config: &Config, making: Making) -> Result<Policy, String> {
     let named = named(config);
     let is_named = |path: &PathBuf| named.iter().any(|root| path.starts_with(root));
-    let mut protected: Vec<PathBuf> =
+    let mut kept: Vec<PathBuf> =
         protected(config).into_iter().filter(|path| !is_named(path)).collect();
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
-    let store = store().filter(|store| write.iter().any(|path| store.starts_with(path)));
-    protected.extend(store.filter(|store| !protected.contains(store)));
-    let (network, hosts, limits) = (spec.network, spec.hosts.clone(), spec.limits.clone());
-    Policy { read, write, protected, network, hosts, limits, ..Policy::default() }
+    kept.extend(store());
+    wall::policy(config, kept, making)
 }
 
 /// Returns the folder of the store of trust, if there is one.

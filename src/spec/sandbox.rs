@@ -186,15 +186,23 @@ pub struct SandboxProof {
     pub open: Vec<String>,
 }
 
+impl SandboxProof {
+    /// Returns a line for people if commands ran, or may run, without a sandbox.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        let is_none = self.missing.is_some() || self.mode == SandboxMode::DangerFullAccess;
+        is_none.then(|| format!("sandbox of commands: {self}"))
+    }
+}
+
 impl fmt::Display for SandboxProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, network, hosts, missing, namespaces, processes, open, .. } = self;
         if let Some(reason) = missing {
-            let effect = match hosts.as_slice() {
-                [] => "commands of agents are denied",
-                _ => "a run does not start",
-            };
-            return write!(f, "none, and {effect}: {reason}");
+            return write!(f, "none: {reason}");
+        }
+        if *mode == SandboxMode::DangerFullAccess {
+            return write!(f, "none: a person turned it off (`{mode}`)");
         }
         let network = match (network, hosts.as_slice()) {
             (true, _) => "with network".to_owned(),

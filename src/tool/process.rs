@@ -24,7 +24,7 @@ use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
 use crate::tool::room;
-use crate::tool::sandbox::{self, Input, Left};
+use crate::tool::sandbox::{self, Input, Left, Policy};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -122,8 +122,8 @@ fn io_error(what: &str, source: io::Error) -> ToolError {
 
 /// Returns the command for a program, in the sandbox if there is one.
 fn enclosed(input: Input, argv: &[OsString], context: &ToolContext) -> Command {
-    if let Some(policy) = context.sandbox.policy() {
-        return policy.enclosed(input, argv);
+    if context.sandbox.policy().is_some() {
+        return Policy::enclosed(input, argv);
     }
     let mut command = Command::new(argv.first().map_or("".as_ref(), OsString::as_os_str));
     command.args(argv.iter().skip(1)).stdin(match input {
@@ -162,7 +162,7 @@ async fn started(
             // command begins.
             let (mut child, mut left) = sandbox::start(policy, &mut command)?;
             context.announce.announce(None).await.map_err(io::Error::other)?;
-            sandbox::begin(&mut child, left.as_mut()).await;
+            sandbox::begin(policy, &mut child, left.as_mut()).await;
             (child, Group::own(), left)
         }
         (ProcessGroup::ThisGroup, None) => {

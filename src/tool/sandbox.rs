@@ -6,17 +6,20 @@
 //! for files and signals, seccomp for the system calls that could undo the rest. A part that is
 //! promised and cannot be had is an error, and the command does not run.
 //!
-//! Owns the policy of a command and the protocol of that mode. `namespaces` prepares the process
-//! that starts it; `enter` restricts, with `mounts` and `filter`; `init` waits for the command;
+//! Owns the policy of a command and the protocol of that mode. `place` finds what a policy names;
+//! `namespaces` prepares the process that starts a command; `enter` restricts, with `mounts` and
+//! `filter`, what the policy says (`granted`); `init` waits for the command;
 //! `way_out` and `proxy` let it reach single hosts;
 //! `probe` tries to get out; `toolchains` finds what commands need to read; `seatbelt` writes the
 //! policy for macOS.
 
 mod enter;
 mod filter;
+mod granted;
 mod init;
 mod mounts;
 mod namespaces;
+pub mod place;
 mod probe;
 mod proxy;
 mod seatbelt;
@@ -25,9 +28,10 @@ mod way_out;
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::fs::{File, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,14 +43,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
+use self::place::{Held, Place};
 pub use self::probe::{Probed, probe};
 use crate::spec::sandbox::{CommandLimits, Confinement};
 
-/// First argument of a process that is to enter a sandbox. Then follow the policy as JSON, `input` or
-/// `no-input`, and the program with its arguments.
+/// First argument of a process that is to enter a sandbox. Then follow a [`Work`], and the program with
+/// its arguments, or the targets of a probe.
 ///
-/// The process enters, and starts the program when it reads [`BEGIN`] from its stdin. What follows
-/// there is the input of the program.
+/// The process reads the policy from its stdin ([`Policy::told`]) and enters. It starts the program when
+/// it then reads [`BEGIN`]. What follows there is the input of the program.
 const ASKED: &str = "__sandboxed";
 
 /// Byte that lets the program begin.
@@ -90,7 +95,7 @@ impl Sandbox {
                     policy.hosts.clear();
                 }
                 if read_only {
-                    policy.write.clear();
+                    policy.read.append(&mut policy.write);
                 }
                 Self::On(Arc::new(policy))
             }
@@ -112,12 +117,17 @@ impl Sandbox {
 /// What a command may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Files and folders that may be read and executed, beside those of the system.
-    pub read: Vec<PathBuf>,
-    /// Files and folders that may be written.
-    pub write: Vec<PathBuf>,
+    /// The workspace, in which commands begin.
+    pub root: Option<Place>,
+    /// Files and folders that may be read and executed, beside those of the system. None of them lies in
+    /// one of `write`, so that no command can put another in its place.
+    pub read: Vec<Place>,
+    /// Files and folders that may be written. None of them lies in another one.
+    pub write: Vec<Place>,
     /// Paths in `write` that stay read-only.
-    pub protected: Vec<PathBuf>,
+    pub protected: Vec<Place>,
+    /// Folders of people, which are not read although the folder of the system in which they lie is.
+    pub homes: Vec<Place>,
     /// True if the whole network may be used.
     pub network: bool,
     /// The hosts that may be reached otherwise, as [`host_of`](crate::spec::sandbox::host_of) writes
@@ -127,12 +137,17 @@ pub struct Policy {
     /// hold no protected path can be written.
     pub namespaces: Namespaces,
     /// The temporary folder of the command.
-    pub temporary: Option<PathBuf>,
-    /// The folder for the caches of tools, which later commands use too. It takes effect if it is in
-    /// `write`.
-    pub cache: Option<PathBuf>,
+    pub temporary: Option<Place>,
+    /// The folder in which temporary folders are made: none in which a command can write.
+    pub temporary_root: Option<Place>,
+    /// The folder for the caches of tools, which later commands use too. It takes effect if it may be
+    /// written.
+    pub cache: Option<Place>,
     /// What each process of the command may use.
     pub limits: CommandLimits,
+    /// The objects of the places. A process that enters a sandbox has none of them.
+    #[serde(skip)]
+    pub held: Held,
 }
 
 /// Namespaces that a command gets, as far as this machine lets a user make them.
@@ -185,7 +200,10 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// process is killed.
 #[derive(Debug)]
 pub(super) struct Temporary {
+    /// Removes the folder.
+    #[expect(dead_code, reason = "it is there to be dropped")]
     folder: TempDir,
+    place: Place,
     /// The folder, locked until this process ends.
     _lock: File,
 }
@@ -195,29 +213,30 @@ impl Temporary {
     ///
     /// # Errors
     /// Returns an error if the disk refuses.
-    pub(super) fn new() -> io::Result<Self> {
-        let folder = tempfile::Builder::new().prefix(TEMPORARY).tempdir_in(temporary_root())?;
+    pub(super) fn new(policy: &Policy) -> io::Result<Self> {
+        let root = policy.temporary_root.as_ref().map_or(Path::new("/tmp"), Place::path);
+        let mut folder = tempfile::Builder::new();
+        // No other user reads what a command puts there.
+        let folder = folder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o700));
+        let folder = folder.tempdir_in(root)?;
         let lock = File::open(folder.path())?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { folder, _lock: lock })
+        let place = place::resolve(folder.path(), &[])?.place;
+        Ok(Self { folder, place, _lock: lock })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.folder.path()
+    /// Returns the place of the folder.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
-}
-
-/// Returns the folder for temporary folders: `TMPDIR` if it exists.
-fn temporary_root() -> PathBuf {
-    let named = std::env::temp_dir();
-    if named.is_absolute() && named.is_dir() { named } else { PathBuf::from("/tmp") }
 }
 
 /// Removes the temporary folders of processes that were killed: those of this user that are not
 /// locked.
-fn remove_left() {
+fn remove_left(policy: &Policy) {
     use std::os::unix::fs::MetadataExt;
-    let entries = std::fs::read_dir(temporary_root()).into_iter().flatten().flatten();
+    let Some(root) = &policy.temporary_root else { return };
+    let entries = std::fs::read_dir(root.path()).into_iter().flatten().flatten();
     for entry in entries {
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(TEMPORARY));
         let path = entry.path();
@@ -247,7 +266,6 @@ pub(super) fn enter_if_asked() {
     match asked.as_deref().and_then(OsStr::to_str) {
         Some(ASKED) => {}
         Some(probe::ASKED) => std::process::exit(probe::start(&arguments.collect::<Vec<_>>())),
-        Some(probe::INSIDE) => std::process::exit(probe::answer(arguments.collect())),
         _ => return,
     }
     let refused = enter::become_command(arguments.collect());
@@ -313,8 +331,8 @@ pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child
         return Ok((command.spawn()?, None));
     }
     let in_processes =
-        policy.temporary.as_deref().filter(|_| policy.namespaces == Namespaces::Processes);
-    let left = in_processes.map(Left::new).transpose()?;
+        policy.temporary.as_ref().filter(|_| policy.namespaces == Namespaces::Processes);
+    let left = in_processes.map(|folder| Left::new(folder.path())).transpose()?;
     let runtime = tokio::runtime::Handle::current();
     let (child, listener) = namespaces::apart(policy, |listener| {
         let _runtime = runtime.enter();
@@ -332,9 +350,11 @@ pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child
 }
 
 /// Lets a command begin that was started in a sandbox, once the sandbox is ready.
-pub(super) async fn begin(child: &mut Child, left: Option<&mut Left>) {
+pub(super) async fn begin(policy: &Policy, child: &mut Child, left: Option<&mut Left>) {
     // A wait for the child closes its input.
     let Some(mut stdin) = child.stdin.take() else { return };
+    // A process that ended reads nothing.
+    let _ = stdin.write_all(&policy.told()).await;
     if let Some(left) = left {
         tokio::select! {
             () = left.ready() => {}
@@ -347,23 +367,58 @@ pub(super) async fn begin(child: &mut Child, left: Option<&mut Left>) {
     child.stdin = Some(stdin);
 }
 
+/// The variable by which the allocator reserves nothing ahead. It would take 1 GiB of addresses otherwise,
+/// which count against the limit of memory that this process sets on itself.
+const ALLOCATOR: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "0");
+
+/// The most bytes of a policy: those of a million paths of usual length.
+const MOST_OF_A_POLICY: u64 = 256 << 20;
+
 impl Policy {
-    /// Returns the command that runs a program in the sandbox. `this_program` calls
-    /// [`enter_if_asked`] before anything else.
-    #[must_use]
-    fn command(&self, this_program: &Path, input: Input, program: &[OsString]) -> Command {
-        let mut command = Command::new(this_program);
-        // A path that is not UTF-8 does not encode: the process then refuses to enter, and nothing
-        // runs.
-        let policy = serde_json::to_string(self).unwrap_or_default();
-        command.arg(ASKED).arg(policy).arg(input.argument()).args(program);
-        command
+    /// Returns the policy as a process that enters a sandbox reads it: the number of its bytes, and JSON.
+    ///
+    /// It goes through a pipe: the arguments of a process have a bound that a project could reach.
+    fn told(&self) -> Vec<u8> {
+        // What does not encode is no policy: the process then refuses to enter, and nothing runs.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let mut told = (text.len() as u64).to_le_bytes().to_vec();
+        told.extend(text);
+        told
+    }
+
+    /// Reads a policy, and not one byte more.
+    fn heard(mut input: impl Read) -> Result<Self, Failure> {
+        let mut length = [0; 8];
+        input.read_exact(&mut length)?;
+        let length = u64::from_le_bytes(length);
+        if length > MOST_OF_A_POLICY {
+            return Err(format!("a policy of {length} bytes, over {MOST_OF_A_POLICY}").into());
+        }
+        let mut text = Vec::new();
+        input.take(length).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
     }
 
     /// Returns the command that runs a program in the sandbox, for [`start`].
     #[must_use]
-    pub(super) fn enclosed(&self, input: Input, program: &[OsString]) -> Command {
-        self.command(Path::new("/proc/self/exe"), input, program)
+    pub(super) fn enclosed(input: Input, program: &[OsString]) -> Command {
+        let work = match input {
+            Input::None => Work::WithoutInput,
+            Input::Pipe => Work::WithInput,
+        };
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(ASKED).arg(work.argument()).args(program);
+        command.env(ALLOCATOR.0, ALLOCATOR.1);
+        command
+    }
+}
+
+/// Stdin as it is, without a buffer: what is not read from it stays for the program that follows.
+struct Unbuffered;
+
+impl Read for Unbuffered {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut *bytes))?)
     }
 }
 
@@ -376,11 +431,29 @@ pub(super) enum Input {
     Pipe,
 }
 
-impl Input {
+/// What a process does once it is in its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    /// It runs a program without input.
+    WithoutInput,
+    /// It runs a program that reads what follows on stdin.
+    WithInput,
+    /// It tries to get out.
+    Probe,
+}
+
+impl Work {
+    const ALL: [Self; 3] = [Self::WithoutInput, Self::WithInput, Self::Probe];
+
     fn argument(self) -> &'static str {
         match self {
-            Self::None => "no-input",
-            Self::Pipe => "input",
+            Self::WithoutInput => "no-input",
+            Self::WithInput => "input",
+            Self::Probe => "probe",
         }
+    }
+
+    fn from_argument(text: &OsStr) -> Option<Self> {
+        Self::ALL.into_iter().find(|work| text == work.argument())
     }
 }

@@ -126,6 +126,7 @@ fn overview(document: &Document) -> Vec<Vec<Inline>> {
     };
     lines.push(vec![plain(format!("tasks: {}{children}", counts.join(", ")))]);
     lines.push(vec![plain(format!("spent: {}", spent(&document.usage, document.cost_usd)))]);
+    lines.extend(document.unprotected.iter().map(|none| vec![plain(none.clone())]));
     lines
 }
 

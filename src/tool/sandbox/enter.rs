@@ -1,43 +1,29 @@
 //! Restricts this process and makes it the command.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, Scope,
 };
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mounts::{self, TEMPORARY};
-use super::{Failure, Input, LEFT, Namespaces, Policy, filter, init};
+use super::place::{self, Identity, Place};
+use super::{
+    ALLOCATOR, Failure, LEFT, Namespaces, Policy, Unbuffered, Work, filter, granted, init, probe,
+};
 use crate::spec::sandbox::CommandLimits;
 use crate::tool::environment;
-
-/// Files of the system that every program needs.
-const SYSTEM: [&str; 16] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/snap",
-    "/proc",
-    "/sys",
-    "/var/lib",
-    "/run/current-system",
-    "/home/linuxbrew",
-];
 
 /// Devices that hold nothing and change nothing.
 ///
@@ -59,54 +45,76 @@ const END_SOONER: &str = "500";
 /// Tells that the first process of a process namespace holds signals back for the command.
 const READY: u8 = 1;
 
-/// Restricts this process and executes the command. Returns only if that fails.
+/// Restricts this process and does its work. Returns only if that fails.
 pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
-    let [policy, input, program, arguments @ ..] = arguments.as_slice() else {
-        return "no policy and no command".into();
+    let [work, program, arguments @ ..] = arguments.as_slice() else {
+        return "no work and no command".into();
     };
-    let policy = policy.to_string_lossy();
-    let entered = serde_json::from_str(&policy).map_err(Failure::from);
-    let entered = entered.and_then(|policy: Policy| {
-        if policy.namespaces == Namespaces::Processes {
-            init::hold_back()?;
-        }
-        Ok((enter(&policy)?, policy))
-    });
-    match entered {
-        Ok((Entered { temporary, mut left }, Policy { namespaces, write, cache, .. })) => {
-            let cache = cache.filter(|folder| write.contains(folder));
-            if let Some(Err(error)) = left.as_mut().map(|left| left.write_all(&[READY])) {
-                return format!("it cannot be told that the sandbox is ready: {error}").into();
-            }
-            let mut byte = [0];
-            if rustix::io::read(io::stdin(), &mut byte).ok() != Some(1) {
-                return "whoever started it is gone".into();
-            }
-            let mut command = Command::new(program);
-            command.args(arguments);
-            if *input != *Input::Pipe.argument() {
-                command.stdin(Stdio::null());
-            }
-            environment::restore(&mut command);
-            // Git would take settings, which can name commands, from any folder that looks like a
-            // repository without a work tree.
-            let git = [("COUNT", "1"), ("KEY_0", "safe.bareRepository"), ("VALUE_0", "explicit")];
-            if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
-                command.envs(git.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
-            }
-            if let Some(folder) = temporary {
-                let cache = cache.unwrap_or_else(|| folder.join("cache"));
-                command.envs(CACHES.map(|(variable, below)| (variable, cache.join(below))));
-                command.env("TMPDIR", folder);
-            }
-            let error = match namespaces {
-                Namespaces::Processes => init::run(&mut command, left),
-                Namespaces::None | Namespaces::Mounts => command.exec(),
+    let Some(work) = Work::from_argument(work) else { return "an unknown work".into() };
+    match entered() {
+        Ok((entered, policy)) => {
+            let error = match begun(work, program, arguments, entered, &policy) {
+                Ok(never) => match never {},
+                Err(error) => error,
             };
             format!("`{}` could not be executed: {error}", program.to_string_lossy()).into()
         }
         Err(error) => error,
     }
+}
+
+/// Reads the policy and enters.
+fn entered() -> Result<(Entered, Policy), Failure> {
+    // Before anything else: the kernel would drop a signal to the first process of a namespace.
+    init::hold_back()?;
+    let policy = Policy::heard(Unbuffered)?;
+    if policy.namespaces != Namespaces::Processes {
+        init::let_through()?;
+    }
+    Ok((enter(&policy)?, policy))
+}
+
+/// Does the work when the process is told to begin.
+fn begun(
+    work: Work,
+    program: &OsString,
+    arguments: &[OsString],
+    entered: Entered,
+    policy: &Policy,
+) -> Result<Infallible, Failure> {
+    let Entered { temporary, mut left } = entered;
+    if let Some(left) = &mut left {
+        let told = left.write_all(&[READY]);
+        told.map_err(|error| format!("it cannot be told that the sandbox is ready: {error}"))?;
+    }
+    let gone = |_| "whoever started it is gone";
+    Unbuffered.read_exact(&mut [0]).map_err(gone)?;
+    if work == Work::Probe {
+        std::process::exit(probe::answer(program, temporary.as_deref()));
+    }
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if work == Work::WithoutInput {
+        command.stdin(Stdio::null());
+    }
+    command.env_remove(ALLOCATOR.0);
+    environment::restore(&mut command);
+    // Git would take settings, which can name commands, from any folder that looks like a
+    // repository without a work tree.
+    let git = [("COUNT", "1"), ("KEY_0", "safe.bareRepository"), ("VALUE_0", "explicit")];
+    if std::env::var_os("GIT_CONFIG_COUNT").is_none() {
+        command.envs(git.map(|(name, value)| (format!("GIT_CONFIG_{name}"), value)));
+    }
+    if let Some(folder) = temporary {
+        let cache = policy.cache.as_ref().filter(|folder| policy.write.contains(folder));
+        let cache = cache.map_or_else(|| folder.join("cache"), |cache| cache.path().to_owned());
+        command.envs(CACHES.map(|(variable, below)| (variable, cache.join(below))));
+        command.env("TMPDIR", folder);
+    }
+    Err(match policy.namespaces {
+        Namespaces::Processes => init::run(&mut command, left).into(),
+        Namespaces::None | Namespaces::Mounts => command.exec().into(),
+    })
 }
 
 /// Variables by which tools find the folder of their cache, which is outside the sandbox.
@@ -127,7 +135,7 @@ struct Entered {
 /// Restricts this process, which must have one thread.
 fn enter(policy: &Policy) -> Result<Entered, Failure> {
     close_inherited()?;
-    let left = policy.temporary.as_ref().map(|folder| folder.join(LEFT));
+    let left = policy.temporary.as_ref().map(|folder| folder.path().join(LEFT));
     let left = left.filter(|path| path.exists()).map(|path| {
         let opened = File::options().write(true).open(&path)?;
         // The command must not find it.
@@ -137,18 +145,44 @@ fn enter(policy: &Policy) -> Result<Entered, Failure> {
     let left = left.transpose()?;
     rustix::thread::set_no_new_privs(true)?;
     limit(&policy.limits)?;
+    let here = Here::now(policy)?;
     let own = match policy.namespaces {
         Namespaces::None => Vec::new(),
         Namespaces::Mounts | Namespaces::Processes => mounts::separate(policy)?,
     };
+    here.enter()?;
     drop_capabilities()?;
     let temporary = match own.iter().find(|folder| folder.as_path() == Path::new(TEMPORARY)) {
         Some(folder) => Some(folder.clone()),
-        None => policy.temporary.clone(),
+        None => policy.temporary.as_ref().map(|folder| folder.path().to_owned()),
     };
-    confine(policy, own)?;
+    confine(policy, &own)?;
     filter::install(policy)?;
     Ok(Entered { temporary, left })
+}
+
+/// The directory of this process: the workspace, or a folder below it. When mounts are made it is below
+/// them, and has to be entered again.
+struct Here(Place);
+
+impl Here {
+    fn now(policy: &Policy) -> Result<Self, Failure> {
+        let root = policy.root.as_ref().ok_or("a command needs a workspace to begin in")?;
+        // A workspace that was moved away ends the command.
+        root.open()?;
+        let path = std::env::current_dir()?;
+        let found = place::resolve(&path, &[])?.place;
+        let is_same = Some(Identity::of(rustix::fs::open(".", OFlags::PATH, Mode::empty())?)?)
+            == found.identity();
+        if is_same && found.path().starts_with(root.path()) {
+            return Ok(Self(found));
+        }
+        Err(format!("{}: it is not below {}", path.display(), root.path().display()).into())
+    }
+
+    fn enter(self) -> Result<(), Failure> {
+        Ok(rustix::process::fchdir(self.0.open()?)?)
+    }
 }
 
 /// Closes what another program left open for this one: a file that is open needs no permission.
@@ -199,7 +233,7 @@ fn drop_capabilities() -> Result<(), Failure> {
 }
 
 /// Leaves only the files that the policy names, and no signals to other processes.
-fn confine(policy: &Policy, own: Vec<PathBuf>) -> Result<(), Failure> {
+fn confine(policy: &Policy, own: &[PathBuf]) -> Result<(), Failure> {
     let read = AccessFs::from_read(LEAST);
     let write = AccessFs::from_all(ABI::V5);
     let mut rules = Ruleset::default()
@@ -213,34 +247,36 @@ fn confine(policy: &Policy, own: Vec<PathBuf>) -> Result<(), Failure> {
         // Seccomp forbids all sockets; this also holds for one that was inherited.
         rules = rules.handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?;
     }
-    let created = rules
-        .create()?
-        .add_rules(path_beneath_rules(SYSTEM, read))?
-        .add_rules(path_beneath_rules(DEVICES, write))?
-        .add_rules(path_beneath_rules(&policy.read, read))?
-        .add_rules(path_beneath_rules(written(policy), write))?
-        .add_rules(path_beneath_rules(own, write))?
-        .add_rules(path_beneath_rules(&policy.write, read))?;
+    let mut created = rules.create()?;
+    let mut allow = |handle: OwnedFd, access: BitFlags<AccessFs>| -> Result<(), Failure> {
+        // A rule about a file may not name what can be done in folders.
+        let access = match place::kind(&handle)? {
+            FileType::Directory => access,
+            _ => access & AccessFs::from_file(ABI::V5),
+        };
+        (&mut created).add_rule(PathBeneath::new(handle, access))?;
+        Ok(())
+    };
+    granted::system(policy, &mut |handle| allow(handle, read))?;
+    for path in DEVICES {
+        // A machine need not have all of them.
+        if let Ok(device) = Place::from(path).open() {
+            allow(device, write)?;
+        }
+    }
+    for place in &policy.read {
+        // What was moved away is given no more. No command can put another in its place.
+        if let Ok(handle) = place.open() {
+            allow(handle, read)?;
+        }
+    }
+    for path in own {
+        allow(Place::from(path.as_path()).open()?, write)?;
+    }
+    granted::written(policy, &mut |handle| allow(handle, write))?;
+    for place in &policy.write {
+        allow(place.open()?, read)?;
+    }
     created.restrict_self()?;
     Ok(())
-}
-
-/// Returns the paths that may be written. Where the protected paths could not be mounted read-only,
-/// a folder that holds one is given by its other entries.
-fn written(policy: &Policy) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = policy.temporary.iter().cloned().collect();
-    let mut open = policy.write.clone();
-    while let Some(path) = open.pop() {
-        let holds_one = policy.protected.iter().any(|protected| protected.starts_with(&path));
-        if policy.namespaces != Namespaces::None || !holds_one {
-            found.push(path);
-            continue;
-        }
-        if policy.protected.contains(&path) {
-            continue;
-        }
-        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-        open.extend(entries.map(|entry| entry.path()));
-    }
-    found
 }

@@ -34,6 +34,11 @@ pub(super) fn hold_back() -> nix::Result<()> {
     SigSet::from(Signal::SIGTERM).thread_block()
 }
 
+/// Takes back what [`hold_back`] did.
+pub(super) fn let_through() -> nix::Result<()> {
+    SigSet::from(Signal::SIGTERM).thread_unblock()
+}
+
 async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infallible> {
     // The kernel gives the first process of a namespace only signals that it asks for.
     let mut of_child = signal(SignalKind::child())?;
@@ -41,7 +46,7 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
     // A command with the same user could write the memory of this process otherwise.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Before the command starts: it would inherit the block, and hear no SIGTERM.
-    SigSet::from(Signal::SIGTERM).thread_unblock()?;
+    let_through()?;
     let start = room::start_soon(|| command.spawn());
     let started = tokio::select! {
         started = start => started?.id(),

@@ -1,17 +1,19 @@
 //! What a command sees of the file system: protected paths read-only, shared folders and processes
 //! of its own.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::StatVfsMountFlags;
-use rustix::mount::{MountFlags, MountPropagationFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
+use super::place::{self, Place};
 use super::{Failure, Namespaces, Policy};
 
 /// Folders in which other programs have their sockets and temporary files. A command sees its own
@@ -24,13 +26,19 @@ pub(super) const TEMPORARY: &str = "/tmp";
 /// The file system of processes.
 const PROCESSES: &str = "/proc";
 
+/// A mount that was made here, with the path at which it is.
+struct Own {
+    path: PathBuf,
+    tree: OwnedFd,
+}
+
 /// Moves into namespaces of mounts, of System V objects and, unless the network may be used, of an
 /// empty network. Makes the protected paths read-only there, and hides the shared folders and the
 /// processes outside.
 ///
-/// Returns the shared folders that are the command's own now.
+/// Every place is opened once in the new namespace, without links, and is used by that handle. Returns
+/// the shared folders that are the command's own now.
 pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
-    let here = std::env::current_dir()?;
     let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     // For single hosts, whoever started this process has made the network.
     if !policy.network && policy.hosts.is_empty() {
@@ -40,41 +48,38 @@ pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
     // A mount of its own stays writable when the one around it is not.
-    for path in policy.write.iter().chain(&policy.temporary).filter(|path| path.exists()) {
-        rustix::mount::mount_bind_recursive(path, path)?;
+    let mut writable = Vec::new();
+    for place in policy.write.iter().chain(&policy.temporary) {
+        let tree =
+            bind(&place.open()?).map_err(|error| format!("{}: {error}", place.path().display()))?;
+        writable.push(Own { path: place.path().to_owned(), tree });
     }
-    let hidden = hide_shared(policy)?;
-    let mut kept = BTreeSet::new();
-    for path in &policy.protected {
-        if path.symlink_metadata().is_ok() {
-            keep_in_place(path, policy, &mut kept)?;
-            make_read_only(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-    }
+    let hidden = hide_shared(policy, &writable)?;
+    protect(policy, &writable)?;
     if policy.namespaces == Namespaces::Processes {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let made = rustix::mount::mount("proc", PROCESSES, "proc", flags, None);
         made.map_err(|error| format!("no `/proc` of its own: {error}"))?;
     }
     freeze(policy, &hidden)?;
-    // The directory so far is below the mounts.
-    std::env::set_current_dir(here)?;
     Ok(hidden)
 }
 
 /// Makes every mount read-only that holds nothing which the command may write: Landlock does not
 /// keep it from changing modes, times and attributes.
 fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
-    let writable = || policy.write.iter().chain(hidden).chain(&policy.temporary);
+    let places = policy.write.iter().chain(&policy.temporary).map(Place::path);
+    let writable: Vec<&Path> = places.chain(hidden.iter().map(PathBuf::as_path)).collect();
     let mounts = fs::read("/proc/self/mountinfo")?;
     let lines = mounts.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
     let frozen: BTreeSet<PathBuf> =
-        points.filter(|point| !writable().any(|path| point.starts_with(path))).collect();
+        points.filter(|point| !writable.iter().any(|path| point.starts_with(path))).collect();
     for point in frozen {
         // A mount below another one cannot be reached, and some of the system refuse: they are of
         // root. The mount of the user's files must not.
-        let made = set_read_only(&point);
+        let made = Place::from(point.as_path()).open().map_err(Failure::from);
+        let made = made.and_then(|handle| set_read_only(&handle));
         if point == Path::new("/") {
             made?;
         }
@@ -102,37 +107,113 @@ fn unescaped(mut rest: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Makes the folders between a folder that may be written and this path places of mounts: they
-/// could be renamed otherwise, and others put in their place.
-fn keep_in_place(
-    path: &Path,
-    policy: &Policy,
-    kept: &mut BTreeSet<PathBuf>,
-) -> Result<(), Failure> {
-    let roots = || policy.write.iter();
-    for above in path.ancestors().skip(1) {
-        if roots().any(|root| root == above) || !roots().any(|root| above.starts_with(root)) {
-            return Ok(());
+/// Makes the object a mount of its own, at its place, with the mounts below it. Returns the mount.
+fn bind(object: &OwnedFd) -> io::Result<OwnedFd> {
+    mount_on(object, &cloned(object)?)
+}
+
+/// Returns a mount of the object that is nowhere yet.
+fn cloned(object: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    Ok(rustix::mount::open_tree(object, "", flags)?)
+}
+
+/// Puts a mount at the place of an object.
+fn mount_on(object: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, "", object, "", flags)?;
+    tree.try_clone()
+}
+
+/// Makes the protected paths read-only that lie in what may be written.
+fn protect(policy: &Policy, writable: &[Own]) -> Result<(), Failure> {
+    let mut kept: HashMap<PathBuf, OwnedFd> = HashMap::new();
+    let mut done: BTreeSet<&Path> = BTreeSet::new();
+    let protected: BTreeSet<&Path> = policy.protected.iter().map(Place::path).collect();
+    for path in protected {
+        // The innermost of the folders that may be written: its mount is the one that is seen.
+        let around = writable.iter().filter(|own| path != own.path && path.starts_with(&own.path));
+        let Some(root) = around.max_by_key(|own| own.path.as_os_str().len()) else { continue };
+        if path.ancestors().skip(1).any(|above| done.contains(above)) {
+            continue;
         }
-        if kept.insert(above.to_owned()) {
-            rustix::mount::mount_bind_recursive(above, above)?;
+        let made = protect_one(path, root, &mut kept);
+        if made.map_err(|error| format!("{}: {error}", path.display()))? {
+            done.insert(path);
         }
     }
     Ok(())
 }
 
-fn make_read_only(path: &Path) -> Result<(), Failure> {
-    // A link is no place for a mount: what it leads to is protected by itself if it has to be.
-    if path.is_symlink() {
-        return Ok(());
+/// Makes a path read-only. Returns false if nothing is there.
+///
+/// The folders on the way to it become places of mounts: they could be renamed otherwise, and others put
+/// in their place. So does a link: it could be removed. What it leads to is protected by itself if it
+/// has to be.
+fn protect_one(
+    path: &Path,
+    root: &Own,
+    kept: &mut HashMap<PathBuf, OwnedFd>,
+) -> Result<bool, Failure> {
+    let Some((objects, is_whole)) = objects(path, root)? else { return Ok(false) };
+    let mut at = root.path.clone();
+    let last = objects.len().saturating_sub(1);
+    for (number, name) in objects.into_iter().enumerate() {
+        let folder = kept.get(&at).unwrap_or(&root.tree);
+        let object = match place::beneath(folder.as_fd(), &name) {
+            Ok(object) => object,
+            // It was there a moment ago.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        at.push(name);
+        if number == last {
+            let mount = bind(&object)?;
+            // The mount of a link does not keep more than that it cannot be removed.
+            if is_whole && !place::is_link(&object)? {
+                set_read_only(&mount)?;
+            }
+        } else if !kept.contains_key(&at) {
+            kept.insert(at.clone(), bind(&object)?);
+        }
     }
-    rustix::mount::mount_bind_recursive(path, path)?;
-    set_read_only(path)
+    Ok(true)
 }
 
-fn set_read_only(path: &Path) -> Result<(), Failure> {
+/// Returns the names on the way to a path, up to the first link, and true if they are all of it; `None`
+/// if nothing is there.
+fn objects(path: &Path, root: &Own) -> Result<Option<(Vec<OsString>, bool)>, Failure> {
+    let names: Vec<_> = path.strip_prefix(&root.path)?.iter().map(OsStr::to_owned).collect();
+    let mut at = root.tree.try_clone()?;
+    for (number, name) in names.iter().enumerate() {
+        at = match place::beneath(at.as_fd(), name) {
+            Ok(object) => object,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if place::is_link(&at)? {
+            let way = names.iter().take(number + 1).cloned().collect();
+            return Ok(Some((way, number + 1 == names.len())));
+        }
+    }
+    Ok(Some((names, true)))
+}
+
+/// Makes a mount read-only.
+fn set_read_only(mount: &OwnedFd) -> Result<(), Failure> {
     // A mount of another user namespace keeps its restrictions.
-    let now = rustix::fs::statvfs(path)?.f_flag;
+    let now = rustix::fs::fstatvfs(mount)?.f_flag;
     let kept = [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
@@ -143,26 +224,26 @@ fn set_read_only(path: &Path) -> Result<(), Failure> {
     ];
     let kept = kept.into_iter().filter(|(flag, _)| now.contains(*flag)).map(|(_, flag)| flag);
     let flags = kept.fold(MountFlags::BIND | MountFlags::RDONLY, |all, flag| all | flag);
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
     Ok(rustix::mount::mount_remount(path, flags, "")?)
 }
 
 /// Puts the temporary folder of the command in the place of the folders that it would share with
 /// other programs, unless something that it was given lies there. Returns these.
-fn hide_shared(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
+fn hide_shared(policy: &Policy, writable: &[Own]) -> Result<Vec<PathBuf>, Failure> {
     let Some(temporary) = &policy.temporary else { return Ok(Vec::new()) };
-    // The folder may lie below one of the shared ones, so it is opened before any is hidden.
-    let opened = fs::File::open(temporary)?;
-    let own = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    let own = writable.iter().find(|own| own.path == temporary.path());
+    let Some(own) = own else { return Ok(Vec::new()) };
     let given = |shared: &Path| {
-        policy.read.iter().chain(&policy.write).any(|path| path.starts_with(shared))
+        policy.read.iter().chain(&policy.write).any(|place| place.path().starts_with(shared))
     };
     let is_hidden = |shared: &&Path| shared.is_dir() && !shared.is_symlink() && !given(shared);
     let hidden: Vec<_> = SHARED.into_iter().map(Path::new).filter(is_hidden).collect();
     for shared in &hidden {
-        keep_resolver(shared, temporary)?;
+        keep_resolver(shared, temporary.path())?;
     }
     for shared in &hidden {
-        rustix::mount::mount_bind(&own, *shared)?;
+        mount_on(&Place::from(*shared).open()?, &cloned(&own.tree)?)?;
     }
     Ok(hidden.into_iter().map(Path::to_owned).collect())
 }

@@ -1,5 +1,6 @@
 //! The proof of a sandbox: a process in it tries to get out, and says what it could do.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -12,14 +13,11 @@ use std::time::Duration;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{BEGIN, Failure, Input, NOT_ENTERED, Namespaces, Policy, namespaces};
+use super::{BEGIN, Failure, NOT_ENTERED, Namespaces, Policy, Unbuffered, Work, namespaces};
 
-/// First argument of a process that is to start the probe. Then follow the policy as JSON and the
-/// program that is the probe, with its arguments.
+/// First argument of a process that is to start the probe. Then follow the targets as JSON. The process
+/// reads the policy from its stdin, as the one that enters the sandbox does.
 pub(super) const ASKED: &str = "__sandbox-probe";
-
-/// First argument of a process that is the probe.
-pub(super) const INSIDE: &str = "__sandbox-probed";
 
 /// Time for a probe: it does a dozen system calls.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -27,14 +25,12 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// The targets of a probe.
 #[derive(Debug, Serialize, Deserialize)]
 struct Targets {
-    /// A file that may not be read.
-    canary: PathBuf,
-    /// A path at which no file may be made.
-    outside: PathBuf,
+    /// Files that may not be read.
+    canaries: Vec<PathBuf>,
+    /// Paths at which no file may be made.
+    outside: Vec<PathBuf>,
     /// The process that started the run.
     parent: i32,
-    /// A folder in which a file may be made.
-    inside: PathBuf,
     network: bool,
     /// An address at which the process that started the run listens.
     listening: SocketAddr,
@@ -55,13 +51,13 @@ pub struct Probed {
 /// What this version of Linux may leave open: processes outside can be signalled before Linux 6.12.
 const MAY_BE_OPEN: [&str; 1] = ["signal"];
 
-/// Tries a sandbox with this policy, with namespaces if they work here. Blocks for some
+/// Tries a sandbox with exactly this policy, with namespaces if they work here. Blocks for some
 /// milliseconds.
 ///
 /// # Errors
 /// Returns why there can be no sandbox here, in words for a person.
 pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
-    super::remove_left();
+    super::remove_left(policy);
     let mut reason = String::new();
     let hosts = !policy.hosts.is_empty();
     for namespaces in Namespaces::ALL.into_iter().filter(|own| !hosts || *own != Namespaces::None) {
@@ -78,34 +74,37 @@ pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
 
 fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     let failed = |error: io::Error| format!("the probe could not be made: {error}");
-    let folder = ungranted(policy).ok_or("there is no folder outside the sandbox to probe")?;
-    let canary = tempfile::Builder::new().prefix(".callsheet-probe-").tempfile_in(&folder);
-    let canary = canary.map_err(failed)?;
-    fs::write(canary.path(), "a canary").map_err(failed)?;
-    let temporary = super::Temporary::new().map_err(failed)?;
-    let inside = super::Temporary::new().map_err(failed)?;
+    let mut canaries = Vec::new();
+    for folder in ungranted(policy) {
+        let canary = tempfile::Builder::new().prefix(".callsheet-probe-").tempfile_in(&folder);
+        let canary = canary.map_err(failed)?;
+        fs::write(canary.path(), "a canary").map_err(failed)?;
+        canaries.push(canary);
+    }
+    if canaries.is_empty() {
+        return Err("there is no folder outside the sandbox to probe".to_owned());
+    }
+    let temporary = super::Temporary::new(policy).map_err(failed)?;
     let program = this_program.canonicalize().map_err(failed)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
-    let mut policy = Policy { temporary: Some(temporary.path().to_owned()), ..policy.clone() };
-    policy.read.push(program.clone());
-    policy.write.push(inside.path().to_owned());
-    let outside = canary.path().with_extension("made");
+    let policy = Policy { temporary: Some(temporary.place().clone()), ..policy.clone() };
+    let paths = || canaries.iter().map(|canary| canary.path().to_owned());
     let targets = Targets {
-        canary: canary.path().to_owned(),
-        outside: outside.clone(),
+        canaries: paths().collect(),
+        outside: paths().map(|path| path.with_extension("made")).collect(),
         parent: rustix::process::getpid().as_raw_nonzero().get(),
-        inside: inside.path().to_owned(),
         network: policy.network,
         listening: listener.local_addr().map_err(failed)?,
         processes: policy.namespaces == Namespaces::Processes,
     };
-    let targets = serde_json::to_string(&targets).unwrap_or_default();
     let mut command = Command::new(&program);
-    command.arg(ASKED).arg(serde_json::to_string(&policy).unwrap_or_default());
-    let output = finished(command.arg(targets)).map_err(failed)?;
+    command.arg(ASKED).arg(serde_json::to_string(&targets).unwrap_or_default());
+    let root = policy.root.as_ref().ok_or("there is no workspace to probe")?;
+    command.current_dir(root.path());
+    let output = finished(&mut command, &policy.told()).map_err(failed)?;
     // A process in the sandbox may have folders of its own in the place of shared ones, so that only
     // this one sees where a file was made.
-    let got_out = fs::remove_file(&outside).is_ok();
+    let got_out = targets.outside.iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(NOT_ENTERED) {
         return Err(said.trim().trim_start_matches("callsheet: ").to_owned());
@@ -121,9 +120,13 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
 }
 
 /// Runs a command to its end, or ends it when its time is over.
-fn finished(command: &mut Command) -> io::Result<Output> {
+fn finished(command: &mut Command, input: &[u8]) -> io::Result<Output> {
     let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that could not start reads nothing, and its end says so.
+        let _ = stdin.write_all(input);
+    }
     let began = std::time::Instant::now();
     // Its output is far below the size of a pipe.
     while child.try_wait()?.is_none() {
@@ -135,28 +138,29 @@ fn finished(command: &mut Command) -> io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Returns a folder of the user in which files can be made and that the policy does not give.
-fn ungranted(policy: &Policy) -> Option<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let folders = home.into_iter().chain(["/var/tmp".into(), std::env::temp_dir()]);
+/// Returns folders of the user in which files can be made and that the policy does not give: homes and
+/// folders of temporary files.
+fn ungranted(policy: &Policy) -> Vec<PathBuf> {
+    let homes = policy.homes.iter().map(|home| home.path().to_owned());
+    let temporary = policy.temporary_root.iter().map(|folder| folder.path().to_owned());
     let is_given = |folder: &Path| {
         let given = policy.read.iter().chain(&policy.write);
-        given.filter(|path| path.is_dir()).any(|path| folder.starts_with(path))
+        given.filter(|place| place.path().is_dir()).any(|place| folder.starts_with(place.path()))
     };
-    let usable = |folder: &PathBuf| folder.is_dir() && tempfile::tempfile_in(folder).is_ok();
-    let mut found = folders.filter_map(|folder| folder.canonicalize().ok());
-    found.find(|folder| !is_given(folder) && usable(folder))
+    let usable = |folder: &PathBuf| !is_given(folder) && tempfile::tempfile_in(folder).is_ok();
+    let found = homes.chain([PathBuf::from("/var/tmp")]).chain(temporary);
+    let found = found.filter_map(|folder| folder.canonicalize().ok()).filter(usable);
+    found.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Starts the probe in its sandbox. Returns the exit code of the process.
 pub(super) fn start(arguments: &[OsString]) -> i32 {
-    let [policy, targets] = arguments else { return NOT_ENTERED };
+    let [targets] = arguments else { return NOT_ENTERED };
     let started = || -> Result<Option<i32>, Failure> {
-        let policy: Policy = serde_json::from_slice(policy.as_bytes())?;
+        let policy = Policy::heard(Unbuffered)?;
         super::prepare(policy.namespaces)?;
-        let program = std::env::current_exe()?;
-        let probe = [program.as_os_str().to_owned(), INSIDE.into(), targets.clone()];
-        let mut command = policy.command(&program, Input::None, &probe).into_std();
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(super::ASKED).arg(Work::Probe.argument()).arg(targets);
         command.stdin(Stdio::piped());
         let mut child = match policy.namespaces {
             Namespaces::None => command.spawn()?,
@@ -166,7 +170,7 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
         };
         if let Some(mut stdin) = child.stdin.take() {
             // A process that could not enter has ended already, and its exit code says so.
-            let _ = stdin.write_all(&[BEGIN]);
+            let _ = stdin.write_all(&policy.told()).and_then(|()| stdin.write_all(&[BEGIN]));
         }
         Ok(child.wait()?.code())
     };
@@ -180,18 +184,15 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
 }
 
 /// Tries to get out, and prints what could be done. Returns the exit code of the process.
-pub(super) fn answer(arguments: Vec<OsString>) -> i32 {
-    let targets = arguments.first().and_then(|text| text.to_str());
-    let Some(targets) = targets.and_then(|text| serde_json::from_str(text).ok()) else {
-        return NOT_ENTERED;
-    };
-    let probed = attempt(&targets);
+pub(super) fn answer(targets: &OsStr, temporary: Option<&Path>) -> i32 {
+    let Ok(targets) = serde_json::from_slice(targets.as_bytes()) else { return NOT_ENTERED };
+    let probed = attempt(&targets, temporary);
     let text = serde_json::to_string(&probed).unwrap_or_default();
     let printed = io::stdout().write_all(text.as_bytes());
     i32::from(printed.is_err())
 }
 
-fn attempt(targets: &Targets) -> Probed {
+fn attempt(targets: &Targets, temporary: Option<&Path>) -> Probed {
     let parent = |file: &str| fs::read(format!("/proc/{}/{file}", targets.parent));
     let mut probed = Probed::default();
     let mut expect = |what: &str, is_kept: bool| {
@@ -200,8 +201,10 @@ fn attempt(targets: &Targets) -> Probed {
     };
     let made = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     // The parent looks whether it is there.
-    let _ = made(&targets.outside);
-    expect("read outside", fs::read(&targets.canary).is_err());
+    for path in &targets.outside {
+        let _ = made(path);
+    }
+    expect("read outside", targets.canaries.iter().all(|path| fs::read(path).is_err()));
     expect("environment", parent("environ").is_err());
     let memory = OpenOptions::new().read(true).open(format!("/proc/{}/mem", targets.parent));
     expect("memory", memory.is_err());
@@ -221,6 +224,6 @@ fn attempt(targets: &Targets) -> Probed {
     expect("namespaces", namespaces.is_err());
     let root = OsStr::new("/");
     expect("mounts", rustix::mount::mount_bind(root, root).is_err());
-    expect("write inside", made(&targets.inside.join("probe")).is_ok());
+    expect("write inside", temporary.is_some_and(|folder| made(&folder.join("probe")).is_ok()));
     probed
 }

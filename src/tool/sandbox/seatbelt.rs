@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use super::Policy;
+use super::place::Place;
 
 /// What every program needs there. Everything else is denied; of several rules that fit, the last one
 /// counts.
@@ -46,20 +47,21 @@ impl Policy {
             profile.push_str(&format!("({rule} ({filter} \"{path}\"))\n"));
             Some(())
         };
-        for path in SYSTEM.iter().map(Path::new).chain(self.read.iter().map(AsRef::as_ref)) {
+        for path in SYSTEM.iter().map(Path::new).chain(self.read.iter().map(Place::path)) {
             rule("allow file-read*", "subpath", path)?;
         }
         for path in DEVICES {
             rule("allow file-read* file-write*", "literal", path.as_ref())?;
         }
         for path in self.write.iter().chain(&self.temporary) {
-            rule("allow file-read* file-write*", "subpath", path)?;
+            rule("allow file-read* file-write*", "subpath", path.path())?;
         }
-        for path in &self.protected {
+        for path in self.protected.iter().map(Place::path) {
             rule("deny file-write*", "subpath", path)?;
             // A folder on the way to it could be renamed otherwise, and another put in its place.
             let is_below = |above: &&Path| {
-                self.write.iter().any(|root| above.starts_with(root) && root != above)
+                let roots = || self.write.iter().map(Place::path);
+                roots().any(|root| above.starts_with(root) && root != *above)
             };
             for above in path.ancestors().skip(1).take_while(is_below) {
                 rule("deny file-write-unlink", "literal", above)?;
@@ -111,7 +113,11 @@ mod tests {
     #[test]
     fn a_path_that_is_not_utf_8_has_no_profile() {
         use std::os::unix::ffi::OsStringExt;
+        use std::path::PathBuf;
         let path = std::ffi::OsString::from_vec(b"/\xff".to_vec());
-        assert_eq!(Policy { write: vec![path.into()], ..Policy::default() }.seatbelt(), None);
+        assert_eq!(
+            Policy { write: vec![PathBuf::from(path).into()], ..Policy::default() }.seatbelt(),
+            None
+        );
     }
 }

@@ -60,16 +60,20 @@ const TOOLCHAINS: [Toolchain; 24] = [
 ];
 
 /// Returns the files and folders that commands may read, of those that exist. `variables` are those
-/// of the commands.
+/// of the commands; `real` finds the place to which a path leads, if anything is there that may be
+/// given. Folders of toolchains are returned as they are named.
 #[must_use]
-pub fn readable(variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
+pub fn readable(
+    variables: &BTreeMap<String, String>,
+    real: impl Fn(&Path) -> Option<PathBuf>,
+) -> Vec<PathBuf> {
     let home = variables.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     // A link or `..` on the way must not hide that a folder is the home, or above it.
-    let home = home.map(|home| home.canonicalize().unwrap_or(home));
+    let home = home.map(|home| real(&home).unwrap_or(home));
     let mut found: Vec<PathBuf> = Vec::new();
     let path = variables.get("PATH").map(OsStr::new).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    for folder in folders.filter_map(|folder| folder.canonicalize().ok()) {
+    for folder in folders.filter_map(|folder| real(&folder)) {
         // The home itself, or a folder above it, holds far more than programs.
         let is_wide = home.as_ref().is_some_and(|home| home.starts_with(&folder));
         if !is_wide {
@@ -127,7 +131,7 @@ mod tests {
             ("HOME".to_owned(), home.display().to_string()),
             ("PATH".to_owned(), path),
         ]);
-        let found = readable(&variables);
+        let found = readable(&variables, |path| path.canonicalize().ok());
         let inside: Vec<_> =
             found.iter().filter_map(|path| path.strip_prefix(&home).ok()?.to_str()).collect();
         let wanted =

@@ -129,10 +129,9 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
     let is_kept = matches!(job.work, Work::Command(_));
     // Taking the space costs no time: the parent records meanwhile that the command begins.
     let room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
-    let temporary = job.sandbox.is_some().then(Temporary::new);
-    let temporary = temporary.transpose()?;
+    let temporary = job.sandbox.as_ref().map(Temporary::new).transpose()?;
     let enclosure = job.sandbox.clone().map(|policy| {
-        let temporary = temporary.as_ref().map(|folder| folder.path().to_owned());
+        let temporary = temporary.as_ref().map(|folder| folder.place().clone());
         Sandbox::On(Arc::new(Policy { temporary, ..policy }))
     });
     let (go, gone) = watch::channel(None);

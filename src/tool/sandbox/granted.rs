@@ -1,0 +1,98 @@
+//! The files that a command is given by folders that are not given whole: those of the system, without the
+//! homes of people, and those of a workspace whose protected paths could not be mounted read-only.
+//!
+//! Landlock has no rule that takes away, so a folder that holds what is kept back is given by its other
+//! entries.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+use super::place::{self, Place};
+use super::{Failure, Namespaces, Policy};
+
+/// Files of the system that every program needs.
+const SYSTEM: [&str; 16] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/snap",
+    "/proc",
+    "/sys",
+    "/var/lib",
+    "/run/current-system",
+    "/home/linuxbrew",
+];
+
+/// Takes an object that is given.
+type Give<'a> = &'a mut dyn FnMut(OwnedFd) -> Result<(), Failure>;
+
+/// Gives what a command reads of the system. A home below one of its folders is kept back, as service
+/// users have them (`/var/lib/jenkins`).
+pub(super) fn system(policy: &Policy, give: Give<'_>) -> Result<(), Failure> {
+    let homes: Vec<&Path> = policy.homes.iter().map(Place::path).collect();
+    for path in SYSTEM.map(Path::new) {
+        // Some of them are links on some machines, and only root changes them.
+        let Ok(resolved) = place::resolve(path, &[]) else { continue };
+        let real = resolved.place.path().to_owned();
+        if homes.iter().any(|home| real.starts_with(home)) {
+            continue;
+        }
+        without(resolved.handle, real, &homes, give)?;
+    }
+    Ok(())
+}
+
+/// Gives what a command may write. Where protected paths could not be mounted read-only, a folder that
+/// holds one is given by its other entries.
+pub(super) fn written(policy: &Policy, give: Give<'_>) -> Result<(), Failure> {
+    let kept: Vec<&Path> = match policy.namespaces {
+        Namespaces::None => policy.protected.iter().map(Place::path).collect(),
+        Namespaces::Mounts | Namespaces::Processes => Vec::new(),
+    };
+    for place in policy.write.iter().chain(&policy.temporary) {
+        // The folder of caches lies in the records, which are protected.
+        let is_own = policy.cache.as_ref() == Some(place);
+        let kept = if is_own { &[] } else { kept.as_slice() };
+        without(place.open()?, place.path().to_owned(), kept, give)?;
+    }
+    Ok(())
+}
+
+/// Gives an object, or, if it is a folder that holds something which is kept back, its other entries.
+/// A link is not followed: what it leads to is given by itself, or is not.
+fn without(object: OwnedFd, path: PathBuf, kept: &[&Path], give: Give<'_>) -> Result<(), Failure> {
+    if kept.contains(&path.as_path()) {
+        return Ok(());
+    }
+    let kept: Vec<&Path> = kept.iter().copied().filter(|kept| kept.starts_with(&path)).collect();
+    if kept.is_empty() {
+        return give(object);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    // What cannot be listed is not given.
+    let Ok(listed) = rustix::fs::openat(&object, ".", flags, Mode::empty()) else { return Ok(()) };
+    for entry in rustix::fs::Dir::read_from(&listed)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        // An entry can be gone again.
+        let Ok(object) = place::beneath(listed.as_fd(), name) else { continue };
+        if place::kind(&object)? != FileType::Symlink {
+            without(object, path.join(name), &kept, give)?;
+        }
+    }
+    Ok(())
+}
