@@ -27,7 +27,7 @@ use crate::tool::environment;
 
 /// Devices that hold nothing and change nothing.
 ///
-/// The terminal is not among them: a command could read what the person types.
+/// The terminal is not among them: a command could read what the person types. It has terminals of its own.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// The least version of Landlock that keeps what is promised: from version 3 on (Linux 6.2) it also

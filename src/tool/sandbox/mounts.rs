@@ -32,12 +32,16 @@ struct Own {
     tree: OwnedFd,
 }
 
+/// The folder of terminals, and the device that makes one.
+const TERMINALS: &str = "/dev/pts";
+const TERMINAL_MAKER: &str = "/dev/ptmx";
+
 /// Moves into namespaces of mounts, of System V objects and, unless the network may be used, of an
 /// empty network. Makes the protected paths read-only there, and hides the shared folders and the
 /// processes outside.
 ///
 /// Every place is opened once in the new namespace, without links, and is used by that handle. Returns
-/// the shared folders that are the command's own now.
+/// the folders and devices that are the command's own now.
 pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     let mut flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
     // For single hosts, whoever started this process has made the network.
@@ -62,7 +66,25 @@ pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
         made.map_err(|error| format!("no `/proc` of its own: {error}"))?;
     }
     freeze(policy, &hidden)?;
-    Ok(hidden)
+    // Where the kernel makes none, a command has no terminal.
+    let terminals = own_terminals().unwrap_or_default();
+    Ok(hidden.into_iter().chain(terminals).collect())
+}
+
+/// Makes terminals of the command's own, as programs ask for that run others in one. It has none of those
+/// outside: it could read what people type.
+fn own_terminals() -> io::Result<Vec<PathBuf>> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let options = c"newinstance,ptmxmode=0666,mode=0620";
+    rustix::mount::mount("devpts", TERMINALS, "devpts", flags, options)?;
+    let mut own = vec![PathBuf::from(TERMINALS)];
+    // A link leads to the maker in the folder.
+    if !Path::new(TERMINAL_MAKER).is_symlink() {
+        let maker = Place::from(Path::new(TERMINALS).join("ptmx")).open()?;
+        mount_on(&Place::from(TERMINAL_MAKER).open()?, &cloned(&maker)?)?;
+        own.push(TERMINAL_MAKER.into());
+    }
+    Ok(own)
 }
 
 /// Makes every mount read-only that holds nothing which the command may write: Landlock does not
