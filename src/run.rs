@@ -11,6 +11,7 @@ pub mod control;
 pub mod delta_feed;
 mod fork;
 pub mod fork_points;
+mod judging;
 mod launch;
 pub mod no_effect;
 mod opening;
@@ -249,7 +250,9 @@ impl Run {
         let start = Start { machine, left, feed, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
         let remote = Remote::new(supervisor, services);
-        let control = match control::Listener::open(&dir, remote.clone(), deltas) {
+        let written: Vec<_> =
+            [&config.root].into_iter().chain(&config.sandbox.writable_roots).cloned().collect();
+        let control = match control::Listener::open(&dir, &written, remote.clone(), deltas) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::warn!(%error, "no control socket: `cancel` and `compact` will not reach this run");

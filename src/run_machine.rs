@@ -51,6 +51,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod unasked;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

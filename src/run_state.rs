@@ -88,7 +88,8 @@ pub struct RunState {
     agents: BTreeMap<AgentId, AgentStatus>,
     /// Number of agents that have not ended.
     open_agents: usize,
-    /// Number of agents that were started by agents.
+    /// Number of agents that were started by agents, and of agents and further rounds of tasks about
+    /// which no person was asked.
     descendants: usize,
     /// The spending of all agents.
     spending: Spending,
@@ -471,9 +472,10 @@ impl RunState {
             let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
             status.children.push(id.clone());
             self.for_each_ancestor(parent, |agent| agent.open += 1);
-            // A check was started by the plan.
-            self.descendants += usize::from(spawned.check.is_none());
         }
+        // A check was started by the plan.
+        let is_child = spawned.parent.is_some() && spawned.check.is_none();
+        self.descendants += usize::from(is_child || self.is_unasked(&task));
         if let Some(call) = &spawned.call {
             self.by_call.insert(call.clone(), id.clone());
         }

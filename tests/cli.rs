@@ -1,6 +1,7 @@
 //! The program as it is used: the real binary in temporary workspaces, without network.
 
 mod answers;
+mod authority;
 mod closed_streams;
 mod connect;
 mod context;

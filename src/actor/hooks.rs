@@ -1,8 +1,8 @@
 //! Runs the hooks of compactions, of tool calls and of the run, and gives them their input.
 //!
-//! A hook that cannot be run, or that ends with an error of its own, is told of and changes nothing:
-//! something is blocked only by a hook that says so (docs/hooks.md). The exception is `on_start`,
-//! about which the run machine decides.
+//! A hook that cannot be run, or that ends with an error of its own, is told of. If it judges a call, the
+//! call is denied; else nothing changes (docs/hooks.md). The exception is `on_start`, about which the
+//! run machine decides.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::tool_context::tool_context;
 use crate::context::CompactionTrigger;
 use crate::id::{AgentId, CallKey};
 use crate::message::Json;
-use crate::spec::hooks::{Hook, HookFinished};
+use crate::spec::hooks::{Hook, HookFinished, OnHookError};
 use crate::tool::environment::Environment;
 use crate::tool::hook::{self, Answer};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
@@ -161,7 +161,8 @@ pub(super) async fn post_tool_use(
     output.text.push_str(&said[..end]);
 }
 
-/// Runs a hook of a tool call. One that does not work is recorded, and changes nothing.
+/// Runs a hook of a tool call. That it did not work is recorded; the call is denied then, if the hook
+/// judges it and the configuration does not say otherwise.
 async fn of_call(
     context: &StepContext,
     call: &PendingCall,
@@ -191,9 +192,13 @@ async fn of_call(
             let tool = call.call.name.as_str();
             tracing::warn!(agent = %context.agent, hook = %which, tool, %error, "a hook did not work");
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let error = Some(format!("{error} (for a call of {tool})"));
-            context.record([HookFinished { took_ms, ..HookFinished::new(which, error) }]).await?;
-            Ok(Answer::GoOn(None))
+            let told = Some(format!("{error} (for a call of {tool})"));
+            context.record([HookFinished { took_ms, ..HookFinished::new(which, told) }]).await?;
+            let denies = which == Hook::PreToolUse && hooks.on_error == OnHookError::Deny;
+            Ok(match denies {
+                true => Answer::Block(format!("it did not work, so nothing may run: {error}")),
+                false => Answer::GoOn(None),
+            })
         }
     }
 }

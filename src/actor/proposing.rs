@@ -46,9 +46,8 @@ pub(super) async fn propose(
             Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
         },
     };
-    if !(proposed.is_allowed && is_free(context, &proposed.tasks))
-        && let Some(refusal) = permission::approval(context, call).await?
-    {
+    let unasked = proposed.is_allowed && is_free(context, &proposed.tasks);
+    if !unasked && let Some(refusal) = permission::approval(context, call).await? {
         return Ok(ToolOutput::denied(refusal));
     }
     let names: Vec<_> = proposed.tasks.iter().map(|task| task.name.to_string()).collect();
@@ -60,6 +59,7 @@ pub(super) async fn propose(
         tasks: proposed.tasks,
         agents: proposed.agents,
         files: proposed.files,
+        unasked,
     })));
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Unanswered),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::ask::{safe, who};
+use super::ask::safe;
 use super::locate::Project;
 use super::questions::{self, Named, Pending};
 use super::{args, complain, refusal};
@@ -78,7 +78,8 @@ fn run(project: &Project, id: &str, said: Said) -> Exit {
     // What is answered is shown before: an id says nothing.
     complain(&format!("{} of {}:", pending.kind().as_str(), safe(pending.who())));
     pending.lines().iter().for_each(|line| complain(line));
-    let answer = PersonsAnswer { id: pending.id().to_owned(), allowed, text, by: who() };
+    let answer =
+        PersonsAnswer { id: pending.id().to_owned(), allowed, text, by: control::this_process() };
     match give(project, &pending, answer) {
         Ok(Given::Counted) => {
             complain(if allowed { "answered" } else { "rejected" });

@@ -16,6 +16,7 @@ use super::stream::Stream;
 use crate::actor::services::{Asker, Question};
 use crate::id::AgentId;
 use crate::model::BoxFuture;
+use crate::run::control::this_process;
 use crate::turn::question::ApprovalAnswered;
 
 /// The fewest lines that a page leaves free: the question, its answers and the note below a page.
@@ -122,7 +123,7 @@ impl Asker for Terminal {
     }
 
     fn who(&self) -> String {
-        who()
+        this_process()
     }
 
     fn answered_elsewhere(&self, agent: &AgentId, answer: &ApprovalAnswered) {
@@ -131,15 +132,6 @@ impl Asker for Terminal {
         // A stderr that is closed is no error: the run goes on.
         let _ = self.screen.line(&format!("{agent}: {by} answered: {what}"));
     }
-}
-
-/// Returns the name of the person who answers, for the records: `user@host/pid`.
-pub(super) fn who() -> String {
-    let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    let user = user.unwrap_or_else(|| rustix::process::getuid().as_raw().to_string());
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    let host = host.unwrap_or_else(|_| "localhost".to_owned());
-    format!("{user}@{}/{}", host.trim(), std::process::id())
 }
 
 /// Returns the width and the height of the terminal.

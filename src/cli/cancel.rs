@@ -43,6 +43,10 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     }
     match control::ask(&dir, &request(&part)) {
         Ok(answer) if answer.found => wait(project, &dir, &part),
+        Ok(control::Answer { error: Some(error), .. }) => {
+            complain(&format!("error: the process that drives the run refused: {error}"));
+            Exit::Failed
+        }
         Ok(_) => {
             complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed

@@ -19,6 +19,10 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
     let request = Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
     match control::ask(&dir, &request) {
         Ok(answer) if answer.found => Exit::Done,
+        Ok(control::Answer { error: Some(error), .. }) => {
+            complain(&format!("error: the process that drives the run refused: {error}"));
+            Exit::Failed
+        }
         Ok(_) => {
             complain(&format!("error: agent `{agent}` is not at work"));
             Exit::Failed

@@ -218,6 +218,7 @@ pub(super) fn run_hooks(setting: Setting<'_>) -> HookSpec {
         on_exit: argv("on_exit", &raw.on_exit),
         pre_tool_use: argv("pre_tool_use", &raw.pre_tool_use),
         post_tool_use: argv("post_tool_use", &raw.post_tool_use),
+        on_error: *raw.on_error,
         timeout: *raw.timeout,
     }
 }

@@ -245,7 +245,8 @@ sections! {
         max_depth: u32 = 3, COUNT_OR_NONE;
         /// The delegated children that are at work at once.
         max_children: usize = 20, COUNT;
-        /// The most children in the whole run, children of children included.
+        /// The most children in the whole run, children of children included, and the agents of tasks
+        /// that were proposed and that no person was asked about (`permissions.plan = "allow"`).
         max_descendants: usize = 100, COUNT_OR_NONE;
         /// The most instances of one fan-out (`foreach`). A longer list fails the task before any of
         /// it starts.

@@ -24,6 +24,9 @@ pub struct PlanExtended {
     pub files: BTreeMap<String, String>,
     /// The tasks that were added, in their order.
     pub tasks: Vec<PlannedTask>,
+    /// True if no person was asked about them: their agents count as children of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked: bool,
 }
 
 /// A task as `run.created` lists it.

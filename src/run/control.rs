@@ -1,31 +1,35 @@
 //! The control socket, by which another process reaches the owner of a live run: the process that
 //! drives it.
 //!
-//! A Unix socket in the run directory, or in the user's runtime directory if its path would be too
-//! long. Each connection carries one JSON request and one JSON answer, a line each. After the answer
-//! to [`Request::Deltas`] lines follow until the end.
+//! A Unix socket in a folder of the user (`control/place.rs`), which hears only this user and root and
+//! no process that a run started (`control/peer.rs`). Each connection carries one JSON request and one
+//! JSON answer, a line each. After the answer to [`Request::Deltas`] lines follow until the end.
+
+mod peer;
+mod place;
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::os::unix::net;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, Lines};
-use tokio::net::UnixListener;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, Lines};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::peer::Peer;
+pub use self::peer::this_process;
+use self::place::Folder;
+pub use self::place::folders;
 use super::Remote;
 use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{PersonsAnswer, Verdict};
-
-/// Maximum length of the path of a Unix socket in bytes: the 108 bytes of its address, less the
-/// closing zero.
-const LONGEST_PATH: usize = 107;
 
 /// Maximum length of a request line in bytes: space for a focus text of some pages.
 const LONGEST_REQUEST: u64 = 64 * 1024;
@@ -35,6 +39,14 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The most processes that follow the texts of models at a time.
 const MOST_FOLLOWERS: usize = 16;
+
+/// The most connections at a time, with those of [`MOST_FOLLOWERS`]: requests are rare and answered at
+/// once, so that only processes of the person that hang could use them up, for 10 seconds.
+const MOST_CONNECTIONS: usize = 48;
+
+/// The most connections at a time of processes that are refused. Others are closed without a word, so
+/// that they cannot keep those of the person waiting.
+const MOST_REFUSED: usize = 8;
 
 /// A request to the owner of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,42 +93,39 @@ impl Answer {
     fn found(found: bool) -> Self {
         Self { found, error: None, verdict: None }
     }
-}
 
-/// Returns the path of a run's control socket.
-#[must_use]
-pub fn socket_path(dir: &RunDir) -> PathBuf {
-    let path = dir.path().join("control.sock");
-    if path.as_os_str().len() <= LONGEST_PATH {
-        return path;
+    fn refused(error: String) -> Self {
+        Self { error: Some(error), ..Self::found(false) }
     }
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let run = dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    folder.join(format!("callsheet-{run}.sock"))
 }
 
 /// Listens for requests on the control socket until it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    path: PathBuf,
+    folder: Folder,
+    socket: String,
     task: JoinHandle<()>,
 }
 
 impl Listener {
-    /// Opens the socket of a run.
+    /// Opens the socket of a run, whose commands may write below the paths `written`.
     ///
     /// # Errors
-    /// Returns an error if the socket cannot be bound.
-    pub fn open(dir: &RunDir, remote: Remote, deltas: Arc<DeltaFeed>) -> io::Result<Self> {
-        let path = socket_path(dir);
+    /// Returns an error if there is no folder for the socket, or if it cannot be bound.
+    pub fn open(
+        dir: &RunDir,
+        written: &[PathBuf],
+        remote: Remote,
+        deltas: Arc<DeltaFeed>,
+    ) -> io::Result<Self> {
+        place::remove_former(dir);
+        let (folder, socket) = (Folder::own(written)?, place::socket_name(dir)?);
         // An earlier owner may have left its socket. It is gone: this process has the run's lock.
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path)?;
+        folder.remove(&socket)?;
+        let listener = UnixListener::bind(folder.address(&socket))?;
+        folder.restrict(&socket)?;
         let task = tokio::spawn(serve(listener, remote, deltas));
-        Ok(Self { path, task })
+        Ok(Self { folder, socket, task })
     }
 }
 
@@ -124,66 +133,97 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.task.abort();
         // A socket that is left over is removed by the next owner.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = self.folder.remove(&self.socket);
     }
 }
 
 async fn serve(listener: UnixListener, remote: Remote, deltas: Arc<DeltaFeed>) {
     // They end with this task, when the listener is dropped.
-    let mut followers = JoinSet::new();
-    // One request at a time: requests are rare and answered at once, so none has to wait long and
-    // none can pile up.
-    while let Ok((mut stream, _)) = listener.accept().await {
-        while followers.try_join_next().is_some() {}
-        let has_space = followers.len() < MOST_FOLLOWERS;
-        let answered =
-            tokio::time::timeout(ANSWER_WITHIN, answer(&mut stream, &remote, has_space)).await;
-        match answered {
-            Ok(Ok(Then::Follow)) => {
-                let _ = followers.spawn(deltas.clone().write_to(stream));
+    let (mut heard, mut refused) = (JoinSet::new(), JoinSet::new());
+    let space = Arc::new(Semaphore::new(MOST_FOLLOWERS));
+    while let Ok((stream, _)) = listener.accept().await {
+        // At once: whoever connected is still there, or is not heard.
+        let peer = Peer::of(&stream);
+        while refused.try_join_next().is_some() || heard.try_join_next().is_some() {}
+        match peer {
+            Ok(peer) => {
+                if heard.len() >= MOST_CONNECTIONS {
+                    let _ = heard.join_next().await;
+                }
+                let (remote, deltas) = (remote.clone(), deltas.clone());
+                drop(heard.spawn(hear(stream, peer, remote, deltas, space.clone())));
             }
-            Ok(Ok(Then::Close)) | Err(_) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "a control connection broke"),
+            Err(reason) => {
+                tracing::warn!(reason, "a process that asked something of the run was refused");
+                if refused.len() < MOST_REFUSED {
+                    let _ =
+                        refused.spawn(tokio::time::timeout(ANSWER_WITHIN, refuse(stream, reason)));
+                }
+            }
         }
     }
 }
 
-/// What happens to a connection after its request was answered.
-enum Then {
-    Close,
-    /// The texts of models are written to it.
-    Follow,
+/// Tells a process that nothing is done for it.
+async fn refuse(mut stream: UnixStream, reason: String) -> io::Result<()> {
+    let _ = request(&mut stream).await?;
+    reply(&mut stream, &Answer::refused(reason)).await
 }
 
-/// Reads a request and answers it.
-async fn answer(
-    stream: &mut tokio::net::UnixStream,
-    remote: &Remote,
-    has_space: bool,
-) -> io::Result<Then> {
-    use tokio::io::AsyncReadExt;
-    let (read, mut write) = stream.split();
-    let mut line = String::new();
-    tokio::io::BufReader::new(read.take(LONGEST_REQUEST)).read_line(&mut line).await?;
-    let refused = |error: String| Answer { error: Some(error), ..Answer::found(false) };
-    let request = serde_json::from_str::<Request>(&line);
-    let answer = match &request {
-        Ok(Request::Deltas) if has_space => Answer::found(true),
-        Ok(Request::Deltas) => {
-            refused(format!("{MOST_FOLLOWERS} processes follow the texts of this run already"))
-        }
-        Ok(Request::Answer(answer)) => {
-            let verdict = remote.answer(answer.clone()).await;
-            Answer { verdict, ..Answer::found(true) }
-        }
-        Ok(request) => Answer::found(perform(remote, request.clone()).await),
-        Err(error) => refused(error.to_string()),
+/// Answers a request, and sends the texts of models if it asks for them.
+async fn hear(
+    mut stream: UnixStream,
+    peer: Peer,
+    remote: Remote,
+    deltas: Arc<DeltaFeed>,
+    space: Arc<Semaphore>,
+) {
+    let answered = tokio::time::timeout(ANSWER_WITHIN, async {
+        let line = request(&mut stream).await?;
+        let mut permit = None;
+        let answer = match serde_json::from_str::<Request>(&line) {
+            _ if !peer.is_same() => Answer::refused("the process that asked has gone".to_owned()),
+            Ok(Request::Deltas) => match space.try_acquire_owned() {
+                Ok(granted) => {
+                    permit = Some(granted);
+                    Answer::found(true)
+                }
+                Err(_) => Answer::refused(format!(
+                    "{MOST_FOLLOWERS} processes follow the texts of this run already"
+                )),
+            },
+            Ok(Request::Answer(answer)) => {
+                // Whoever answers is who the kernel says, not who they say.
+                let answer = PersonsAnswer { by: peer.name(), ..answer };
+                Answer { verdict: remote.answer(answer).await, ..Answer::found(true) }
+            }
+            Ok(request) => Answer::found(perform(&remote, request).await),
+            Err(error) => Answer::refused(error.to_string()),
+        };
+        reply(&mut stream, &answer).await?;
+        Ok::<_, io::Error>(permit)
+    });
+    let followed = match answered.await {
+        Ok(Ok(Some(_permit))) => deltas.write_to(stream).await,
+        Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) => Err(error),
     };
-    let mut text = serde_json::to_string(&answer)?;
+    if let Err(error) = followed {
+        tracing::debug!(%error, "a control connection broke");
+    }
+}
+
+/// Reads the line of a request.
+async fn request(stream: &mut UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    tokio::io::BufReader::new(stream.take(LONGEST_REQUEST)).read_line(&mut line).await?;
+    Ok(line)
+}
+
+async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut text = serde_json::to_string(answer)?;
     text.push('\n');
-    write.write_all(text.as_bytes()).await?;
-    let follows = has_space && matches!(request, Ok(Request::Deltas));
-    Ok(if follows { Then::Follow } else { Then::Close })
+    stream.write_all(text.as_bytes()).await
 }
 
 async fn perform(remote: &Remote, request: Request) -> bool {
@@ -206,11 +246,7 @@ async fn perform(remote: &Remote, request: Request) -> bool {
 /// # Errors
 /// Returns an error if no process listens, or if the answer does not come within 10 seconds.
 pub fn ask(dir: &RunDir, request: &Request) -> io::Result<Answer> {
-    ask_at(&socket_path(dir), request)
-}
-
-fn ask_at(path: &Path, request: &Request) -> io::Result<Answer> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = connect(dir)?;
     stream.set_read_timeout(Some(ANSWER_WITHIN))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
@@ -220,9 +256,28 @@ fn ask_at(path: &Path, request: &Request) -> io::Result<Answer> {
     Ok(serde_json::from_str(&line)?)
 }
 
+/// Connects to the socket of a run, in whichever folder it is.
+fn connect(dir: &RunDir) -> io::Result<net::UnixStream> {
+    let socket = place::socket_name(dir)?;
+    let is_dead = |error: &io::Error| {
+        [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind())
+    };
+    for folder in Folder::of(dir) {
+        match net::UnixStream::connect(folder.address(&socket)) {
+            Err(error) if is_dead(&error) => {}
+            connected => return connected,
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::NotFound,
+        "no socket of the run is in a folder of this user; the process may be of another user or in \
+         another container, or be about to begin or to end",
+    ))
+}
+
 /// The parts of replies that another process receives from the owner of a live run.
 #[derive(Debug)]
-pub struct DeltaStream(Lines<tokio::io::BufReader<tokio::net::UnixStream>>);
+pub struct DeltaStream(Lines<tokio::io::BufReader<UnixStream>>);
 
 impl DeltaStream {
     /// Asks the owner of a run for the parts that arrive from now on.
@@ -230,7 +285,9 @@ impl DeltaStream {
     /// # Errors
     /// Returns an error if no process drives the run, or if it refuses.
     pub async fn open(dir: &RunDir) -> io::Result<Self> {
-        let mut stream = tokio::net::UnixStream::connect(socket_path(dir)).await?;
+        let stream = connect(dir)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = UnixStream::from_std(stream)?;
         let mut request = serde_json::to_string(&Request::Deltas)?;
         request.push('\n');
         stream.write_all(request.as_bytes()).await?;

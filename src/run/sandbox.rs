@@ -215,6 +215,7 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     let set = config.hooks.set();
     let of_run = set.iter().flat_map(|hook| config.hooks.command(*hook));
     found.extend(of_run.map(|word| root(word)).filter(|path| path.is_file()));
+    found.extend(super::judging::kept(&config.hooks.pre_tool_use, &config.root));
     let of_tools = config.tools.values().flat_map(|tool| code_files(&tool.command));
     found.extend(of_tools.map(root).filter(|path| path.is_file()));
     // What a link leads to is as good as what it is.

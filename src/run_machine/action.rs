@@ -175,6 +175,8 @@ pub struct Proposal {
     pub agents: Vec<Arc<AgentSpec>>,
     /// The texts of the files that they name and that were not recorded before, by path.
     pub files: BTreeMap<String, String>,
+    /// True if no person was asked about them.
+    pub unasked: bool,
 }
 
 /// The result of a child that has ended, after all agents that worked for it.

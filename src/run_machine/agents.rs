@@ -58,7 +58,7 @@ impl RunMachine {
         if delegation.depth > limits.max_depth {
             return Some(format!("the delegation depth of {} is reached", limits.max_depth));
         }
-        let descendants = self.state.descendants() + self.open.coming.len();
+        let descendants = self.state.descendants() + self.open.coming.len() + self.open.counted;
         (descendants >= limits.max_descendants).then(|| {
             let most = limits.max_descendants;
             format!("the run's limit of {most} children is reached; do the work yourself")
@@ -204,6 +204,7 @@ impl RunMachine {
             self.open.coming.remove(&call);
         }
         parent.iter().for_each(|parent| self.begins_below(parent));
+        self.is_counted(id);
         self.open.agents.insert(id.clone(), OpenAgent::new(Stage::Idle));
         if self.open.interrupted.is_some() {
             return;

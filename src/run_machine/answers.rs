@@ -157,6 +157,10 @@ impl RunMachine {
         if !self.may_go_on(place, &main) {
             return;
         }
+        if let Some(failure) = self.bound(place, 1) {
+            return self.attempt_failed(place, failure);
+        }
+        self.count_from_now(place);
         self.open.judged.remove(&place);
         *self.open.spawning.entry(main.clone()).or_default() += 1;
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
@@ -182,7 +186,11 @@ impl RunMachine {
         if !self.may_go_on(place, main) {
             return;
         }
+        if let Some(failure) = self.bound(place, 1) {
+            return self.attempt_failed(place, failure);
+        }
         let Some(id) = self.id_of_check(main) else { return };
+        self.count_from_now(place);
         self.open.slots.hand_over(main, id.clone());
         *self.open.spawning.entry(main.clone()).or_default() += 1;
         let spawned = AgentSpawned {
@@ -264,6 +272,7 @@ impl RunMachine {
     /// Continues an agent that had ended, once the record of its round is durable.
     pub(super) fn round_begins(&mut self, id: &AgentId) {
         self.begins_below(id);
+        self.is_counted(id);
         self.open.agents.insert(id.clone(), super::open::OpenAgent::new(super::open::Stage::Idle));
         if self.open.interrupted.is_some() {
             return;

@@ -199,7 +199,12 @@ impl RunMachine {
     /// Starts the instances of a task that fans out. The task needs no slot of its own.
     pub(super) fn start_fan_out(&mut self, place: usize) {
         let attempt = self.status(place).map_or(0, |status| status.attempt);
-        match self.items_of(place) {
+        let items =
+            self.items_of(place).and_then(|items| match self.bound(place, items.all.len()) {
+                Some(failure) => Err(failure),
+                None => Ok(items),
+            });
+        match items {
             Err(failure) => {
                 let failed = self.failed(place, attempt, failure);
                 self.end_unstarted(place, failed);

@@ -1,6 +1,7 @@
 //! Decides about the tasks that agents propose during a run, and adds them to the plan.
 
 use super::action::{Proposal, Refused};
+use super::open::Growing;
 use super::{Action, RunMachine};
 use crate::event::{Draft, PlanExtended, PlannedTask};
 use crate::id::{AgentId, CallKey};
@@ -18,7 +19,7 @@ const MOST: usize = 1000;
 impl RunMachine {
     /// Handles a proposal, or the same proposal again.
     pub(super) fn proposed(&mut self, proposal: Proposal) {
-        let Proposal { agent, call, text, tasks, agents, files } = proposal;
+        let Proposal { agent, call, text, tasks, agents, files, unasked } = proposal;
         if self.state.proposed_plans().iter().any(|plan| plan.key == call) {
             return self.answer_proposal(agent, call, Ok(()));
         }
@@ -29,9 +30,12 @@ impl RunMachine {
         if let Err(reason) = self.may_grow_by(&tasks, &text) {
             return self.answer_proposal(agent, call, Err(Refused(reason)));
         }
+        if let Some(reason) = unasked.then(|| self.too_many(&tasks)).flatten() {
+            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        }
         let planned = tasks.iter().map(PlannedTask::from).collect();
-        self.open.growing.insert(call.clone(), (tasks, agents));
-        let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned };
+        self.open.growing.insert(call.clone(), Growing { tasks, agents, unasked });
+        let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned, unasked };
         self.record(vec![Draft::run(extended)]);
     }
 
@@ -40,7 +44,7 @@ impl RunMachine {
         if self.open.is_finishing || self.open.stopped.is_some() {
             return Err("the run is being stopped".to_owned());
         }
-        let coming = || self.open.growing.values().flat_map(|(tasks, _)| tasks);
+        let coming = || self.open.growing.values().flat_map(|growing| &growing.tasks);
         let before = self.state.proposed_plans().iter().map(|plan| plan.tasks.len());
         let all = before.sum::<usize>() + coming().count() + tasks.len();
         if all > MOST {
@@ -70,7 +74,8 @@ impl RunMachine {
     /// # Errors
     /// Returns an error if they cannot be added, although that was checked.
     pub(super) fn extended(&mut self, extended: &PlanExtended) -> Result<(), String> {
-        let Some((tasks, agents)) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        let Some(growing) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        let Growing { tasks, agents, .. } = growing;
         if !agents.is_empty() {
             let by_name = agents.iter().map(|agent| (agent.name.clone(), agent.clone()));
             self.settings.agents.extend(by_name);

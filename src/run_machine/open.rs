@@ -113,6 +113,15 @@ impl Stop {
     }
 }
 
+/// A proposal that is on its way to the journal.
+#[derive(Clone, Debug)]
+pub(super) struct Growing {
+    pub(super) tasks: Vec<TaskSpec>,
+    /// The agent definitions that are theirs alone.
+    pub(super) agents: Vec<Arc<AgentSpec>>,
+    pub(super) unasked: bool,
+}
+
 /// The data of a run that is open now.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
@@ -152,9 +161,11 @@ pub(super) struct Open {
     pub(super) values: Map<String, Value>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
-    /// The tasks that agents proposed and that are on their way to the journal, and the agent
-    /// definitions that are theirs alone, by the call.
-    pub(super) growing: HashMap<CallKey, (Vec<TaskSpec>, Vec<Arc<AgentSpec>>)>,
+    /// The proposals that are on their way to the journal, by the call.
+    pub(super) growing: HashMap<CallKey, Growing>,
+    /// Number of agents and rounds on their way to the journal that count as children, although no
+    /// agent delegated to them.
+    pub(super) counted: usize,
     /// The locks of tasks, and the limits of fan-outs on their instances.
     pub(super) locks: Locks,
     /// The tasks that may start although a failure keeps the others from it; absent before a
@@ -212,6 +223,7 @@ impl Open {
             values: outputs,
             items: HashMap::new(),
             growing: HashMap::new(),
+            counted: 0,
             locks: Locks::default(),
             spared: None,
             is_cleanup_stopped: false,

@@ -210,6 +210,11 @@ impl RunMachine {
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
+                if let Some(failure) = self.bound(place, 1) {
+                    let attempt = self.status(place).map_or(0, |status| status.attempt);
+                    let failed = self.failed(place, attempt, failure);
+                    return self.end_unstarted(place, failed);
+                }
                 if !self.wait_for_agents(place, CHANGED) {
                     self.start_attempt(place, key, program);
                 }
@@ -225,6 +230,7 @@ impl RunMachine {
         self.open.slots.take(agent.clone(), Rank::Main);
         self.take_locks(place);
         self.open.proposed.insert(place);
+        self.count_from_now(place);
         let started = self.started(place, attempt, &agent, key);
         let schema = self.spec(place).acceptance.schema.as_ref();
         let answer_schema = schema.map(|schema| Json::encode(schema.document()));

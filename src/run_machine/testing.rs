@@ -134,6 +134,8 @@ pub(super) struct World {
     pub(super) hooks_run: Vec<Hook>,
     /// The hooks that fail.
     pub(super) failing_hooks: Vec<Hook>,
+    /// True if no person is asked about proposals.
+    pub(super) unasked: bool,
 }
 
 impl World {
@@ -177,6 +179,7 @@ impl World {
             is_healed: false,
             hooks_run: Vec::new(),
             failing_hooks: Vec::new(),
+            unasked: false,
         };
         let planned = world.settings.plan.tasks().iter().map(PlannedTask::from);
         let created = RunCreated {
@@ -850,10 +853,17 @@ impl World {
                 let call = call_of(agent, done, 98);
                 actor.proposes = Some(call.clone());
                 let (agent, text, files) = (agent.clone(), String::new(), BTreeMap::new());
-                let tasks = proposed_by(&agent);
+                let (mut tasks, unasked) = (proposed_by(&agent), self.unasked);
+                let like = &self.settings.plan.tasks()[0];
+                for task in tasks.iter_mut().filter(|_| unasked) {
+                    task.acceptance = like.acceptance.clone();
+                    task.output = like.output;
+                }
                 let now = self.now();
-                self.machine
-                    .propose(now, Proposal { agent, call, text, tasks, agents: vec![], files });
+                self.machine.propose(
+                    now,
+                    Proposal { agent, call, text, tasks, agents: vec![], files, unasked },
+                );
             }
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {

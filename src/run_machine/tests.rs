@@ -15,7 +15,7 @@ use crate::id::AgentId;
 use crate::output::Output;
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
-use crate::run_state::HookState;
+use crate::run_state::{AgentStatus, HookState, TaskStatus};
 use crate::schema::Schema;
 use crate::spec::acceptance::{Acceptance, Check, CheckWork, Loop};
 use crate::spec::hooks::Hook;
@@ -342,6 +342,43 @@ fn the_limits_of_delegation_are_told_and_kept() {
         let mut world = World::new(vec![task("t", &[])], limits, deep, 5);
         assert_eq!(completed(&world.play()), RunStatus::Completed);
         assert_eq!(world.state.agents().len(), agents, "{max_depth} {max_descendants}");
+    }
+}
+
+#[test]
+fn proposals_that_nobody_was_asked_about_spend_no_more_than_delegations() {
+    let script: Script = |_, id| match id.as_str().contains("/check") {
+        true => vec![Step::Answer],
+        false => vec![Step::Propose, Step::Delegate(1), Step::Answer],
+    };
+    let until = "output.round >= 3".to_owned();
+    let agent = CheckWork::Agent { agent: name("judge"), prompt: "is it?".to_owned() };
+    let acceptance = Acceptance {
+        checks: vec![Check { work: agent, timeout: None }],
+        repeat: Some(Loop { until, max_iterations: 3 }),
+        ..Acceptance::default()
+    };
+    for max_descendants in 0..12 {
+        let limits = Limits { max_descendants, max_concurrency: 4, ..keep_going() };
+        let acceptance = acceptance.clone();
+        let first = TaskSpec { acceptance, output: OutputFormat::Json, ..task("t", &[]) };
+        let mut world = World::new(vec![first], limits, script, max_descendants as u64);
+        world.unasked = true;
+        world.play();
+        let state = &world.state;
+        let count = |agent: &AgentStatus| match state.is_unasked(&agent.task) {
+            true => agent.round as usize,
+            false => usize::from(agent.is_delegated()),
+        };
+        let spent: usize = state.agents().values().map(count).sum();
+        assert_eq!(state.descendants(), spent, "{max_descendants}");
+        assert!(spent <= max_descendants, "{spent} > {max_descendants}\n{}", world.story());
+        let is_limit = |task: &TaskStatus| {
+            task.failure.as_ref().is_some_and(|f| f.kind == FailureKind::LimitReached)
+        };
+        let plans = state.proposed_plans().len();
+        let has_failed = state.tasks().any(|(_, task)| is_limit(task));
+        assert_eq!(has_failed, plans > 0, "{max_descendants}: {plans}");
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::{RunState, TaskStatus};
 use crate::event::PlanExtended;
+use crate::id::Name;
 
 impl RunState {
     /// Adds tasks to the plan. Those that are there already stay as they are: a fork is created with
@@ -23,6 +24,15 @@ impl RunState {
         created.tasks.extend(new.cloned());
         // The files are kept once.
         created.proposed.push(PlanExtended { files: BTreeMap::new(), ..extended.clone() });
+    }
+
+    /// Returns true if an agent proposed this task, or the one that fanned out to it, and no person was
+    /// asked about it.
+    #[must_use]
+    pub fn is_unasked(&self, task: &Name) -> bool {
+        let written = task.of_instance().unwrap_or(task.as_str());
+        let mut plans = self.proposed_plans().iter().filter(|plan| plan.unasked);
+        plans.any(|plan| plan.tasks.iter().any(|task| task.name.as_str() == written))
     }
 
     /// Returns the plans that agents proposed and that were added, in their order.

@@ -31,7 +31,9 @@ impl RunState {
         // A round is no crash.
         agent.restarted.pop();
         agent.open += 1;
+        let task = agent.task.clone();
         self.open_agents += 1;
+        self.descendants += usize::from(self.is_unasked(&task));
         Ok(())
     }
 

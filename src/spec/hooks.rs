@@ -68,6 +68,17 @@ impl fmt::Display for Hook {
     }
 }
 
+/// What follows for a call when the hook that judges it does not work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnHookError {
+    /// The call is denied.
+    #[default]
+    Deny,
+    /// The rules decide, as without the hook.
+    Allow,
+}
+
 /// The hooks of a configuration. Each is a program with its arguments; an empty one is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookSpec {
@@ -83,6 +94,8 @@ pub struct HookSpec {
     pub pre_tool_use: Vec<String>,
     /// See [`Hook::PostToolUse`].
     pub post_tool_use: Vec<String>,
+    /// See [`OnHookError`].
+    pub on_error: OnHookError,
     /// Time limit of each hook.
     pub timeout: Duration,
 }
@@ -108,6 +121,42 @@ impl HookSpec {
         let all = [OnStart, OnSuccess, OnFailure, OnExit, PreToolUse, PostToolUse];
         all.into_iter().filter(|hook| !self.command(*hook).is_empty()).collect()
     }
+}
+
+/// A part of a hook's command that may name a file or a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// The path as it is written.
+    pub path: String,
+    /// True if it stands in a text of a shell, of which any word may be a program.
+    pub in_shell_text: bool,
+}
+
+/// Returns all that a command may name: its words, the values of its options and variables, the modules
+/// that Python runs, and the words of a text for a shell, in their order.
+#[must_use]
+pub fn named_paths(argv: &[String]) -> Vec<NamedPath> {
+    let mut found = Vec::new();
+    let mut add = |path: &str, in_shell_text| {
+        if !path.is_empty() {
+            found.push(NamedPath { path: path.to_owned(), in_shell_text });
+        }
+    };
+    for (at, word) in argv.iter().enumerate() {
+        if at > 0 && argv[at - 1] == "-m" {
+            let module = word.replace('.', "/");
+            add(&format!("{module}.py"), false);
+            add(&format!("{module}/__main__.py"), false);
+        }
+        // A name with blanks is possible too.
+        add(word, false);
+        let in_shell_text = word.contains(char::is_whitespace);
+        let ends = |c: char| c.is_whitespace() || "'\"`;|&()<>=".contains(c);
+        word.split(ends)
+            .filter(|part| part.len() < word.len())
+            .for_each(|part| add(part, in_shell_text));
+    }
+    found
 }
 
 /// Payload of `hook.started`.
@@ -138,5 +187,33 @@ impl HookFinished {
     #[must_use]
     pub fn new(hook: Hook, error: Option<String>) -> Self {
         Self { hook, error, output: String::new(), took_ms: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_a_command_may_name_is_found() {
+        let named = |argv: &[&str]| {
+            let argv: Vec<_> = argv.iter().map(ToString::to_string).collect();
+            let found = named_paths(&argv).into_iter();
+            found.map(|named| (named.path, named.in_shell_text)).collect::<Vec<_>>()
+        };
+        let has = |argv: &[&str], path: &str, in_shell_text| {
+            let found = named(argv);
+            assert!(found.contains(&(path.to_owned(), in_shell_text)), "{path}: {found:?}");
+        };
+        has(&["./hooks/policy"], "./hooks/policy", false);
+        has(&["python3", "hooks/policy.py", "--rules=a/b.json"], "a/b.json", false);
+        has(&["env", "PYTHONPATH=lib", "x"], "lib", false);
+        has(&["python3", "-m", "hooks.policy"], "hooks/policy.py", false);
+        has(&["python3", "-m", "hooks"], "hooks/__main__.py", false);
+        has(&["sh", "-c", "cat r.txt|'hooks/policy' -v"], "hooks/policy", true);
+        has(&["sh", "-c", "cat r.txt|'hooks/policy' -v"], "r.txt", true);
+        has(&["my hooks/policy"], "my hooks/policy", false);
+        assert_eq!(named(&[]), []);
+        assert_eq!(named(&["=", ""]), [("=".to_owned(), false)]);
     }
 }

@@ -72,7 +72,7 @@ fn a_hook_can_forbid_a_call_and_never_allow_one() {
     ];
     let hooks = "deny = ['bash(rule*)']\n[secrets]\nKEY = { env = 'HOOK_KEY' }\n\
                  [hooks]\npre_tool_use = ['sh', 'policy.sh']\ntimeout = '2s'\n\
-                 post_tool_use = ['sh', 'after.sh']\n";
+                 on_error = 'allow'\npost_tool_use = ['sh', 'after.sh']\n";
     let desk = Desk::offline(&format!("{hooks}{AGENT}"), &calling(&commands));
     desk.write("policy.sh", POLICY);
     let after = "input=$(cat); case $input in *'PostToolUse'*'redacted'*) \
@@ -130,6 +130,63 @@ fn a_hook_can_forbid_a_call_and_never_allow_one() {
     for field in ["session_id", "transcript_path", "tool_use_id"] {
         assert!(first[field].is_string(), "{field}");
     }
+}
+
+#[test]
+fn a_judge_that_does_not_work_denies() {
+    let commands = ["touch crashed", "touch garbage", "touch hung", "touch flooded", "touch made"];
+    let desk = Desk::offline(
+        &format!("[hooks]\npre_tool_use = ['./hooks/policy.sh']\ntimeout = '2s'\n{AGENT}"),
+        &calling(&commands),
+    );
+    desk.write("hooks/policy.sh", &format!("#!/bin/sh\n{}", POLICY.replace(".seen", "seen.txt")));
+    let program = desk.path().join("hooks/policy.sh");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, open).expect("set");
+    assert_eq!(desk.call(&["run"]).code, 0);
+    for (result, says) in results(&desk).iter().zip(["137", "is none", "timed out", "exit code 3"])
+    {
+        assert!(result.starts_with("Denied by the hook pre_tool_use: it did not work"), "{result}");
+        assert!(result.contains(says), "{says}: {result}");
+    }
+    for made in ["crashed", "garbage", "hung", "flooded"] {
+        assert!(!desk.path().join(made).exists(), "{made}");
+    }
+    assert!(desk.path().join("made").exists());
+    // One that cannot be started.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&program, open).expect("set");
+    std::fs::remove_file(desk.path().join("made")).expect("removed");
+    assert_eq!(desk.call(&["run"]).code, 0);
+    assert_eq!(results(&desk).len(), commands.len());
+    assert!(results(&desk).iter().all(|result| result.starts_with("Denied by the hook")));
+    assert!(!desk.path().join("made").exists());
+}
+
+#[test]
+fn nobody_changes_what_a_judge_loads() {
+    let agent = AGENT.replace("tools = [\"bash\"", "tools = [\"write_file\", \"bash\"");
+    let desk = Desk::offline(
+        &format!("[hooks]\npre_tool_use = ['sh', 'hooks/policy.sh', 'conf/words']\n{agent}"),
+        "[[rules]]\nturn = 1\n\
+         [[rules.calls]]\ntool = 'write_file'\ninput = { path = 'hooks/lib.sh', content = '' }\n\
+         [[rules.calls]]\ntool = 'write_file'\ninput = { path = 'hooks/new.sh', content = '' }\n\
+         [[rules.calls]]\ntool = 'write_file'\ninput = { path = 'conf/words', content = '' }\n\
+         [[rules.calls]]\ntool = 'bash'\ninput = { command = 'echo > hooks/lib.sh; echo > hooks/new.sh; \
+         echo > conf/words; rm -r hooks; mv hooks h; mv conf c' }\n\
+         [[rules]]\nturn = 2\n[[rules.calls]]\ntool = 'bash'\ninput = { command = 'touch bad' }\n\
+         [[rules]]\nsay = 'done'\n",
+    );
+    desk.write("hooks/policy.sh", "input=$(cat)\n. ./hooks/lib.sh\n");
+    desk.write("hooks/lib.sh", "case $input in *\"$(cat conf/words)\"*) exit 2 ;; esac\n");
+    desk.write("conf/words", "touch bad");
+    assert_eq!(desk.call(&["run"]).code, 0);
+    let results = results(&desk);
+    assert!(results.last().is_some_and(|last| last.contains("Denied by the hook")), "{results:?}");
+    assert!(!desk.path().join("bad").exists());
+    assert!(desk.read("hooks/lib.sh").contains("exit 2"), "{results:?}");
+    assert!(!desk.path().join("hooks/new.sh").exists(), "{results:?}");
+    assert_eq!(desk.read("conf/words"), "touch bad");
 }
 
 /// Hooks of a run that note when they run.

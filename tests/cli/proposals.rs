@@ -140,6 +140,38 @@ fn a_file_may_allow_plans_but_not_more_than_the_agent_may_delegate() {
 }
 
 #[test]
+fn what_nobody_was_asked_about_costs_no_more_than_delegations() {
+    let long: String = (0..5)
+        .map(|n| {
+            format!(
+                "[tasks.t{n}]\nagent = \"reader\"\nprompt = \"{{{{ item }}}}\"\n\
+                 foreach = \"range(1000) | list\"\n"
+            )
+        })
+        .collect();
+    let again = "[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\noutput = \"json\"\n\
+                 loop = { until = \"false\", max_iterations = 50 }\noutput_retries = 20\n";
+    let many: String =
+        (0..6).map(|n| format!("[tasks.t{n}]\nagent = \"reader\"\nprompt = \"x\"\n")).collect();
+    for (plan, most, why) in [
+        (&*long, 2, "limits.max_descendants` is 5 and leaves 5, and the task wants 1000 instances"),
+        (again, 2 + 5, "the task wants another agent"),
+        (&many, 2, "the run may have 5 children, 5 more than it has"),
+    ] {
+        let desk = allowing(plan);
+        let text = desk.read("agents.toml");
+        desk.write("agents.toml", &format!("{text}[limits]\nmax_descendants = 5\n"));
+        let run = desk.call(&["run", "--keep-going"]);
+        let events = desk.json(&["tail", "--json"]);
+        let requests = events.iter().filter(|event| event["type"] == "model.requested").count();
+        assert!((1..=most).contains(&requests), "{requests} of {most}: {}", run.err);
+        let told: String = events.iter().map(ToString::to_string).collect();
+        assert!(told.contains(why), "{why}: {}", run.err);
+        assert_eq!(run.code == 0, plan == many, "{}", run.err);
+    }
+}
+
+#[test]
 fn a_wrong_plan_adds_nothing_and_says_what_is_wrong() {
     let many: String =
         (0..201).map(|n| format!("[tasks.t{n}]\nagent = \"reader\"\nprompt = \"x\"\n")).collect();

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use crate::config::shape::kinds::{COMMAND, INPUT_TEMPLATE, TEXT, VARIABLES, words_of};
-use crate::config::shape::{Kind, List, Named, sections};
+use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::spec::OnUnknown;
+use crate::spec::hooks::OnHookError;
 use crate::store::{INLINE_CHARS, MEMORY_BYTES};
 use crate::tool::TIME_LIMIT;
 
@@ -18,6 +19,8 @@ const WORDS: Kind = Kind::List(&Kind::Text(
 
 /// The most bytes of an output that are held in memory.
 const WHOLE: Kind = Kind::Whole(1, MEMORY_BYTES.cast_signed() as i64, "bytes");
+
+words! { OnHookError }
 
 sections! {
     /// A tool that is a command. docs/tools.md says how an argument of a call becomes one of the
@@ -67,6 +70,10 @@ sections! {
         pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
         /// The command that runs after each call of a tool; it can tell the model something.
         post_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        /// The answer for a call if `pre_tool_use` does not work (it cannot be started, is over its time,
+        /// ends with another exit code than 0 and 2, or prints what is not understood): `deny`, or
+        /// `allow`, the rules decide.
+        on_error: OnHookError = OnHookError::Deny, words_of::<OnHookError>(&[]);
         /// The time limit of each command.
         timeout: Duration = Duration::from_secs(60), Kind::Time;
     }
