@@ -8,6 +8,7 @@ pub mod capability;
 pub mod hooks;
 mod join;
 mod output_format;
+pub mod run_by_others;
 pub mod sandbox;
 pub mod sub_graph;
 pub mod tool;

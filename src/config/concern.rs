@@ -15,7 +15,8 @@ use super::raw::{HeaderValue, KeySource, Provider, Wire, known};
 use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
 use crate::redaction::without_keys;
-use crate::spec::sandbox::{CommandLimits, SandboxMode, TRUSTED};
+use crate::spec::run_by_others;
+use crate::spec::sandbox::{CommandLimits, SandboxMode};
 use crate::spec::tool::code_files;
 use crate::tool::bash;
 
@@ -276,13 +277,7 @@ fn sandbox(setting: Setting<'_>) {
 
 /// Returns true if a writable root in the workspace makes something writable that other programs run.
 fn lifts_protection(path: &str, root: &Path) -> bool {
-    let path = clean(&root.join(path));
-    let protected = |inner: &str| root.join(inner);
-    path != root
-        && TRUSTED
-            .iter()
-            .map(|inner| protected(inner))
-            .any(|protected| protected.starts_with(&path) || path.starts_with(&protected))
+    clean(&root.join(path)).strip_prefix(root).is_ok_and(run_by_others::lifts)
 }
 
 /// Names the programs outside the directory that hooks, tools and tasks begin with.

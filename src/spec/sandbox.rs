@@ -7,30 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Files in a workspace that other programs run or trust, relative to it: through them a later
-/// `git commit`, an editor or the CI would run what a model wrote.
-pub const TRUSTED: [&str; 20] = [
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/info/attributes",
-    ".git/commondir",
-    ".git/worktrees",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".agents",
-    ".claude",
-    ".codex",
-    ".vscode",
-    ".idea",
-    ".github",
-    ".gitlab-ci.yml",
-    ".circleci",
-    ".buildkite",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    "Jenkinsfile",
-];
+pub use super::run_by_others::TRUSTED;
 
 /// The files that commands may write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -16,9 +16,7 @@ use rustix::fs::OFlags;
 
 use super::ToolError;
 use crate::disk;
-
-/// The name of the folder, or of the file, of a git repository.
-const GIT: &str = ".git";
+use crate::spec::run_by_others;
 
 /// Handle of a directory tree or of a single file.
 #[derive(Debug)]
@@ -64,8 +62,9 @@ pub struct Workspace {
     protected: Vec<PathBuf>,
     /// Paths relative to the root at or below which nothing is written.
     kept: Vec<PathBuf>,
-    /// True if the folders of git, wherever they are, are written like others.
-    writes_git: bool,
+    /// Protected paths relative to the root that are written all the same; `None` if nothing is
+    /// protected for what other programs run.
+    lifted: Option<Vec<PathBuf>>,
     /// Lock that is held while a file is read, changed and replaced, so that no edit of another
     /// agent is lost.
     writing: Mutex<()>,
@@ -90,8 +89,8 @@ impl Workspace {
         if root.only.is_some() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        let (read_only, protected, kept) = Default::default();
-        Ok(Self { root, read_only, protected, kept, writes_git: true, writing: Mutex::new(()) })
+        let (read_only, protected, kept, lifted) = Default::default();
+        Ok(Self { root, read_only, protected, kept, lifted, writing: Mutex::new(()) })
     }
 
     /// Adds a directory or a file that may be read.
@@ -113,33 +112,51 @@ impl Workspace {
         self
     }
 
-    /// Refuses writes to these paths and everything below them, and in every folder of git unless one
-    /// is in `except`, as are the paths that stay writable. All paths are absolute.
+    /// Refuses writes to these paths and everything below them, and to what other programs run or
+    /// trust, at any depth. In `except` are the paths that stay writable; one folder of git there
+    /// stands for all. All paths are absolute.
     #[must_use]
     pub fn keep(mut self, paths: &[PathBuf], except: &[PathBuf]) -> Self {
         let is_except = |path: &PathBuf| except.iter().any(|other| path.starts_with(other));
         let kept = paths.iter().filter(|path| !is_except(path));
         let inside = kept.filter_map(|path| self.root.relative(path));
         self.kept.extend(inside.map(|path| normalised(&path)).collect::<Vec<_>>());
-        self.writes_git = except.iter().any(|path| path.ends_with(GIT));
+        let lifted = except.iter().filter_map(|path| self.root.relative(path));
+        self.lifted = Some(lifted.map(|path| normalised(&path)).collect());
         self
     }
 
     /// Returns why a path, relative to the root and without links, is not written; `None` if it is.
-    fn objection(&self, target: &Path) -> Option<&'static str> {
+    fn objection(&self, target: &Path) -> Option<String> {
         let absolute = self.root.path.join(target);
         if self.protected_paths().iter().any(|path| absolute.starts_with(path)) {
-            return Some("belongs to the records of the run and is not written");
+            return Some("belongs to the records of the run and is not written".to_owned());
         }
-        let is_git = !self.writes_git && target.components().any(|part| part.as_os_str() == GIT);
         let real = |kept: &PathBuf| self.root.dir.canonicalize(kept).map(|real| normalised(&real));
         let is_kept = |kept: &PathBuf| {
             target.starts_with(kept) || real(kept).is_ok_and(|real| target.starts_with(real))
         };
-        (is_git || self.kept.iter().any(is_kept)).then_some(
-            "is protected: other programs run or trust it; a person can name it in `[sandbox] \
-             writable_roots`",
-        )
+        let program = self.run_by(target);
+        if program.is_none() && !self.kept.iter().any(is_kept) {
+            return None;
+        }
+        Some(format!(
+            "is protected: {} run or trust it; a person can name it in `[sandbox] writable_roots`",
+            program.map_or("other programs".to_owned(), |program| format!("programs ({program})")),
+        ))
+    }
+
+    /// Returns the program that runs or trusts a path, unless a person has lifted its protection.
+    fn run_by(&self, target: &Path) -> Option<&'static str> {
+        let lifted = self.lifted.as_ref()?;
+        let program = run_by_others::kept_from_file_tools(target)?;
+        // A root that names nothing protected, such as `src`, lifts nothing below it.
+        let is_lifted = |root: &PathBuf| {
+            let all_of_git = root.ends_with(run_by_others::GIT_FOLDER)
+                && target.components().any(|part| part.as_os_str() == run_by_others::GIT_FOLDER);
+            all_of_git || (run_by_others::lifts(root) && target.starts_with(root))
+        };
+        (!lifted.iter().any(is_lifted)).then_some(program)
     }
 
     /// Returns the root with all links resolved, the working directory of processes.
@@ -580,13 +597,24 @@ mod tests {
             ".git/hooks/pre-commit",
             "a/.git/config",
             ".git",
+            "a/b/.vscode/tasks.json",
+            "ci/.claude/settings.json",
+            "a/.envrc",
         ] {
             let outcome = workspace.write(path, b"x");
             assert!(matches!(outcome, Err(ToolError::Failed(_))), "{path}: {outcome:?}");
         }
-        for path in ["ci/run", "hooks/other.sh", ".gitignore", "agents.toml.md"] {
+        for path in ["ci/run", "hooks/other.sh", ".gitignore", "agents.toml.md", "a/Makefile"] {
             workspace.write(path, b"x").unwrap();
         }
+        let refused = workspace.write("a/.idea/x", b"x").unwrap_err().to_string();
+        assert!(refused.contains("programs (an editor) run or trust it"), "{refused}");
+        let workspace = Workspace::open(&root).unwrap();
+        let workspace = workspace.keep(&[], &[root.join("a/.vscode"), root.join(".git")]);
+        for path in ["a/.vscode/tasks.json", "b/.git/x"] {
+            workspace.write(path, b"x").unwrap();
+        }
+        assert!(workspace.write("b/.vscode/tasks.json", b"x").is_err());
     }
 
     #[test]

@@ -1,0 +1,480 @@
+//! The table of what other programs run or trust: the files through which what a model wrote is run
+//! later, by somebody who only opens an editor, looks at the work or builds it.
+//!
+//! Pure. A path is relative to the workspace, and a row of the table holds at any depth below it.
+//! Rows are of two classes. No tool changes a *protected* path. A *reported* one is a part of honest
+//! work (a Makefile, a package.json), so it may be changed, and who changed it is told.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::id::AgentId;
+use crate::output::Stored;
+
+/// What is there in place of a protected path that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A folder.
+    Folder,
+    /// A file.
+    File,
+}
+
+/// A protected path with a fixed name: it can be masked where it does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The path, relative to any folder of the workspace.
+    pub path: &'static str,
+    /// Its usual shape. An empty one does no harm to the programs that look for it.
+    pub shape: Shape,
+    /// The program that runs or trusts it.
+    pub program: &'static str,
+}
+
+const fn folder(path: &'static str, program: &'static str) -> Named {
+    Named { path, shape: Shape::Folder, program }
+}
+
+const fn file(path: &'static str, program: &'static str) -> Named {
+    Named { path, shape: Shape::File, program }
+}
+
+const GIT: &str = "git";
+const CI: &str = "the CI service";
+const EDITOR: &str = "an editor";
+const AGENT: &str = "a coding agent";
+const SHELL: &str = "a shell";
+const HOOKS: &str = "a hook of git";
+
+/// The protected paths with a fixed name, beside those of git.
+pub const PROTECTED: &[Named] = &[
+    folder(".vscode", EDITOR),
+    folder(".idea", EDITOR),
+    folder(".zed", EDITOR),
+    folder(".fleet", EDITOR),
+    folder(".vs", EDITOR),
+    folder(".nvim", EDITOR),
+    file(".nvim.lua", EDITOR),
+    file(".nvimrc", EDITOR),
+    file(".vimrc", EDITOR),
+    file(".exrc", EDITOR),
+    file(".dir-locals.el", EDITOR),
+    file(".dir-locals-2.el", EDITOR),
+    folder(".devcontainer", "an editor that opens a container"),
+    file(".devcontainer.json", "an editor that opens a container"),
+    file(".gitpod.yml", "an editor that opens a container"),
+    folder(".claude", AGENT),
+    folder(".codex", AGENT),
+    folder(".agents", AGENT),
+    folder(".cursor", AGENT),
+    folder(".gemini", AGENT),
+    folder(".windsurf", AGENT),
+    folder(".continue", AGENT),
+    folder(".roo", AGENT),
+    folder(".kiro", AGENT),
+    folder(".amp", AGENT),
+    folder(".opencode", AGENT),
+    folder(".goose", AGENT),
+    file(".aider.conf.yml", AGENT),
+    file(".mcp.json", AGENT),
+    file("opencode.json", AGENT),
+    file(".ripgreprc", "ripgrep"),
+    folder(".github", CI),
+    folder(".gitlab", CI),
+    file(".gitlab-ci.yml", CI),
+    folder(".circleci", CI),
+    folder(".buildkite", CI),
+    folder(".forgejo", CI),
+    folder(".gitea", CI),
+    folder(".tekton", CI),
+    folder(".teamcity", CI),
+    folder(".azure-pipelines", CI),
+    folder(".woodpecker", CI),
+    file(".woodpecker.yml", CI),
+    file(".woodpecker.yaml", CI),
+    file(".travis.yml", CI),
+    file(".drone.yml", CI),
+    file(".drone.jsonnet", CI),
+    file(".cirrus.yml", CI),
+    file(".cirrus.star", CI),
+    file(".appveyor.yml", CI),
+    file("appveyor.yml", CI),
+    file("azure-pipelines.yml", CI),
+    file("azure-pipelines.yaml", CI),
+    file("bitbucket-pipelines.yml", CI),
+    file("Jenkinsfile", CI),
+    file("cloudbuild.yaml", CI),
+    file("buildspec.yml", CI),
+    folder(".semaphore", CI),
+    folder(".husky", HOOKS),
+    folder(".lefthook", HOOKS),
+    folder(".githooks", HOOKS),
+    file(".huskyrc", HOOKS),
+    file(".pre-commit-config.yaml", HOOKS),
+    file(".pre-commit-hooks.yaml", HOOKS),
+    file("lefthook.yml", HOOKS),
+    file("lefthook.yaml", HOOKS),
+    file("lefthook-local.yml", HOOKS),
+    file(".lefthook.yml", HOOKS),
+    file(".lintstagedrc", HOOKS),
+    file(".overcommit.yml", HOOKS),
+    file(".envrc", "direnv"),
+    file("mise.toml", "mise"),
+    file(".mise.toml", "mise"),
+    file(".bashrc", SHELL),
+    file(".bash_profile", SHELL),
+    file(".bash_login", SHELL),
+    file(".bash_logout", SHELL),
+    file(".profile", SHELL),
+    file(".zshrc", SHELL),
+    file(".zshenv", SHELL),
+    file(".zprofile", SHELL),
+    file(".zlogin", SHELL),
+    file(".gdbinit", "a debugger"),
+    file(".lldbinit", "a debugger"),
+];
+
+/// The protected paths that have no fixed name: a `*` stands for any characters.
+const PROTECTED_PATTERNS: [(&str, &str); 4] = [
+    ("*.code-workspace", EDITOR),
+    (".lintstagedrc.*", HOOKS),
+    ("lint-staged.config.*", HOOKS),
+    (".huskyrc.*", HOOKS),
+];
+
+/// The parts of a folder of git that decide which programs git runs and where it looks. The other
+/// parts are written by every commit.
+const GIT_PARTS: [&str; 9] = [
+    "config",
+    "config.worktree",
+    "hooks",
+    "info/attributes",
+    "info/grafts",
+    "commondir",
+    "gitdir",
+    "worktrees",
+    "config.lock",
+];
+
+/// The parts of a folder of git that can be masked where they do not exist. `commondir` is not one:
+/// git takes an empty one for an error.
+pub const GIT_MASKED: &[Named] =
+    &[folder("hooks", GIT), file("config.worktree", GIT), file("info/attributes", GIT)];
+
+/// The files that commands and agents may change, and whose changes are told: a `*` stands for any
+/// characters.
+const REPORTED: [(&str, &str); 98] = [
+    ("Makefile", "make"),
+    ("GNUmakefile", "make"),
+    ("*.mk", "make"),
+    ("justfile", "just"),
+    (".justfile", "just"),
+    ("Taskfile.y*ml", "task"),
+    ("Taskfile.dist.y*ml", "task"),
+    ("Rakefile", "rake"),
+    ("Gemfile", "bundler"),
+    ("*.gemspec", "bundler"),
+    ("Vagrantfile", "vagrant"),
+    ("Procfile*", "foreman"),
+    ("Brewfile", "brew"),
+    ("Tiltfile", "tilt"),
+    ("Earthfile", "earthly"),
+    ("Snakefile", "snakemake"),
+    ("SConstruct", "scons"),
+    ("SConscript", "scons"),
+    ("wscript", "waf"),
+    ("meson.build", "meson"),
+    ("CMakeLists.txt", "cmake"),
+    ("CMakePresets.json", "cmake"),
+    ("CMakeUserPresets.json", "cmake"),
+    ("*.cmake", "cmake"),
+    ("configure", "a build from source"),
+    ("configure.ac", "autoconf"),
+    ("Makefile.am", "automake"),
+    ("Makefile.in", "configure"),
+    ("build.rs", "cargo"),
+    ("Cargo.toml", "cargo"),
+    (".cargo", "cargo"),
+    ("rust-toolchain", "rustup"),
+    ("rust-toolchain.toml", "rustup"),
+    ("package.json", "npm"),
+    (".npmrc", "npm"),
+    (".pnpmfile.cjs", "pnpm"),
+    ("pnpm-workspace.yaml", "pnpm"),
+    (".yarnrc*", "yarn"),
+    (".yarn", "yarn"),
+    ("bunfig.toml", "bun"),
+    ("deno.json*", "deno"),
+    ("*.config.js", "a tool of JavaScript"),
+    ("*.config.cjs", "a tool of JavaScript"),
+    ("*.config.mjs", "a tool of JavaScript"),
+    ("*.config.ts", "a tool of JavaScript"),
+    (".eslintrc*", "eslint"),
+    (".prettierrc*", "prettier"),
+    ("Gruntfile.*", "grunt"),
+    ("gulpfile.*", "gulp"),
+    (".nvmrc", "nvm"),
+    (".tool-versions", "asdf or mise"),
+    (".env", "a program that reads .env"),
+    (".env.*", "a program that reads .env"),
+    ("setup.py", "pip"),
+    ("setup.cfg", "pip"),
+    ("pyproject.toml", "pip"),
+    ("requirements*.txt", "pip"),
+    ("conftest.py", "pytest"),
+    ("pytest.ini", "pytest"),
+    ("tox.ini", "tox"),
+    ("noxfile.py", "nox"),
+    ("tasks.py", "invoke"),
+    ("fabfile.py", "fabric"),
+    ("manage.py", "django"),
+    ("sitecustomize.py", "python"),
+    ("usercustomize.py", "python"),
+    ("*.pth", "python"),
+    ("build.gradle*", "gradle"),
+    ("settings.gradle*", "gradle"),
+    ("gradle.properties", "gradle"),
+    ("gradlew*", "gradle"),
+    ("gradle-wrapper.*", "gradle"),
+    ("pom.xml", "maven"),
+    ("mvnw*", "maven"),
+    (".mvn", "maven"),
+    ("build.sbt", "sbt"),
+    ("build.xml", "ant"),
+    ("mix.exs", "mix"),
+    ("rebar.config", "rebar3"),
+    ("go.mod", "go"),
+    ("composer.json", "composer"),
+    ("build.zig", "zig"),
+    ("Package.swift", "swift"),
+    ("*.csproj", "dotnet"),
+    ("Directory.Build.*", "dotnet"),
+    ("flake.nix", "nix"),
+    ("shell.nix", "nix"),
+    ("default.nix", "nix"),
+    ("BUILD.bazel", "bazel"),
+    ("WORKSPACE*", "bazel"),
+    (".bazelrc", "bazel"),
+    ("Dockerfile*", "docker"),
+    ("docker-compose*.y*ml", "docker"),
+    ("compose*.y*ml", "docker"),
+    ("CLAUDE*.md", AGENT),
+    ("AGENTS*.md", AGENT),
+    ("GEMINI.md", AGENT),
+    (".*rules", AGENT),
+];
+
+/// The files of git in a work tree that may be changed, and whose changes are told.
+const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];
+
+/// The folder, or the file, of a git repository.
+pub const GIT_FOLDER: &str = ".git";
+
+/// A program that runs or trusts a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunBy {
+    /// The program, in words that end "is run or trusted by ...".
+    pub program: &'static str,
+    /// True if no tool changes the path.
+    pub protected: bool,
+}
+
+/// A file that other programs run or trust, and that changed while a run worked, as the end of an agent
+/// or a hook records it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedForOthers {
+    /// The path, relative to the workspace.
+    pub path: String,
+    /// The program that runs or trusts it.
+    pub program: String,
+    /// What became of it.
+    pub change: ChangeOfFile,
+    /// Other agents that were at work too: any of them, or the one of the record, changed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub or_by: Vec<AgentId>,
+    /// The content before, if it is small and shows no sign of a secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Stored>,
+    /// The content after, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Stored>,
+}
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeOfFile {
+    /// It did not exist before.
+    Made,
+    /// It has another content, another mode, or leads elsewhere.
+    Changed,
+    /// It no longer exists.
+    Removed,
+}
+
+/// Returns the program that runs or trusts a path that no command may change, if it is one. The path
+/// is relative to the workspace and without `..`. In a folder of git only the parts that decide what
+/// git runs are such paths: a commit writes the others.
+#[must_use]
+pub fn protected(path: &Path) -> Option<&'static str> {
+    let parts = parts(path);
+    (0..parts.len()).find_map(|at| protected_from(&parts[at..]))
+}
+
+/// Returns the program that runs or trusts a path that no file tool may change, if it is one:
+/// everything of git is, because nobody writes it by hand.
+#[must_use]
+pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
+    let is_git = |part: &&OsStr| same(part, GIT_FOLDER);
+    if parts(path).iter().any(is_git) {
+        return Some(GIT);
+    }
+    protected(path)
+}
+
+/// Returns the program that runs or trusts a path, whether it is protected or only reported.
+#[must_use]
+pub fn run_by(path: &Path) -> Option<RunBy> {
+    if let Some(program) = protected(path) {
+        return Some(RunBy { program, protected: true });
+    }
+    let parts = parts(path);
+    let program = parts.iter().enumerate().find_map(|(at, part)| {
+        let is_last = at + 1 == parts.len();
+        let row = |(pattern, program): &(&str, &'static str)| {
+            // Below a folder only a plain name holds: `.env.d/x` is nothing of the pattern `.env.*`.
+            let fits = if is_last { matches(pattern, part) } else { same(part, pattern) };
+            fits.then_some(*program)
+        };
+        let of_git = REPORTED_GIT.iter().any(|name| is_last && same(part, name)).then_some(GIT);
+        of_git.or_else(|| REPORTED.iter().find_map(row))
+    })?;
+    Some(RunBy { program, protected: false })
+}
+
+/// Returns the program that runs or trusts whatever has this name, in any folder outside of those of
+/// git: what a walk asks for each name that it meets.
+#[must_use]
+pub fn named(name: &OsStr) -> Option<RunBy> {
+    if let Some(program) = protected_from(&[name]) {
+        return Some(RunBy { program, protected: true });
+    }
+    let of_git = REPORTED_GIT.iter().any(|other| same(name, other)).then_some(GIT);
+    let row = || REPORTED.iter().find(|(pattern, _)| matches(pattern, name));
+    let program = of_git.or_else(|| row().map(|(_, program)| *program))?;
+    Some(RunBy { program, protected: false })
+}
+
+/// Returns true if something protected can lie at or below the path, or the path lies in something
+/// that is: whoever names it for writing lifts a protection.
+#[must_use]
+pub fn lifts(path: &Path) -> bool {
+    let is_git = parts(path).iter().any(|part| same(part, GIT_FOLDER));
+    protected(path).is_some() || (is_git && protected_below_git(path))
+}
+
+/// Returns true if a path in a folder of git holds parts that are protected.
+fn protected_below_git(path: &Path) -> bool {
+    let parts = parts(path);
+    let Some(at) = parts.iter().rposition(|part| same(part, GIT_FOLDER)) else { return false };
+    let inner: std::path::PathBuf = parts[at + 1..].iter().collect();
+    let holds = |part: &&str| Path::new(part).starts_with(&inner);
+    parts.len() == at + 1
+        || GIT_PARTS.iter().any(|part| holds(&part))
+        || inner.starts_with("modules")
+}
+
+/// Returns the program of a row that begins with the first of the parts.
+fn protected_from(parts: &[&OsStr]) -> Option<&'static str> {
+    let first = parts.first()?;
+    if same(first, GIT_FOLDER) {
+        return is_part_of_git(&parts[1..]).then_some(GIT);
+    }
+    let named = PROTECTED.iter().find(|named| same(first, named.path));
+    let pattern = || PROTECTED_PATTERNS.iter().find(|(pattern, _)| matches(pattern, first));
+    named.map(|named| named.program).or_else(|| pattern().map(|(_, program)| *program))
+}
+
+/// Returns true if a path in a folder of git is the folder itself or decides what git runs.
+fn is_part_of_git(inner: &[&OsStr]) -> bool {
+    let begins = |at: usize| {
+        GIT_PARTS.iter().any(|part| {
+            let mut words = part.split('/');
+            let rest = &inner[at..];
+            rest.len() >= words.clone().count()
+                && rest.iter().zip(words.by_ref()).all(|(have, word)| same(have, word))
+        })
+    };
+    match inner.first() {
+        None => true,
+        // A submodule's name may have slashes, so that its folder lies at any depth.
+        Some(first) if same(first, "modules") => (1..inner.len()).any(begins),
+        Some(_) => begins(0),
+    }
+}
+
+/// Returns the path's names. A path that is relative to the workspace has nothing else.
+fn parts(path: &Path) -> Vec<&OsStr> {
+    let names = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// Compares a name as file systems do that do not distinguish case: programs find it there.
+fn same(name: &OsStr, other: &str) -> bool {
+    name.as_encoded_bytes().eq_ignore_ascii_case(other.as_bytes())
+}
+
+/// Returns true if a name fits a pattern in which each `*` stands for any characters.
+fn matches(pattern: &str, name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    // Most names fit no row: a walk asks for many thousands of them.
+    let first = |bytes: &[u8]| bytes.first().map(u8::to_ascii_lowercase);
+    if !pattern.starts_with('*') && first(name) != first(pattern.as_bytes()) {
+        return false;
+    }
+    let Some((head, rest)) = pattern.split_once('*') else {
+        return name.eq_ignore_ascii_case(pattern.as_bytes());
+    };
+    let begins = name.get(..head.len()).is_some_and(|n| n.eq_ignore_ascii_case(head.as_bytes()));
+    if !begins {
+        return false;
+    }
+    // Patterns are short, and have at most two stars.
+    (head.len()..=name.len()).any(|at| {
+        std::str::from_utf8(&name[at..]).is_ok_and(|tail| matches(rest, OsStr::new(tail)))
+    })
+}
+
+/// The protected paths with a fixed name, relative to the workspace.
+pub const TRUSTED: [&str; PROTECTED.len() + GIT_AT_ROOT.len()] = {
+    let mut paths = [""; PROTECTED.len() + GIT_AT_ROOT.len()];
+    let mut at = 0;
+    while at < PROTECTED.len() {
+        paths[at] = PROTECTED[at].path;
+        at += 1;
+    }
+    while at < paths.len() {
+        paths[at] = GIT_AT_ROOT[at - PROTECTED.len()];
+        at += 1;
+    }
+    paths
+};
+
+/// The protected parts of the folder of git in the workspace.
+const GIT_AT_ROOT: [&str; 6] = [
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/info/attributes",
+    ".git/commondir",
+    ".git/worktrees",
+];
+
+#[cfg(test)]
+mod tests;
