@@ -35,6 +35,7 @@ mod media;
 mod memory_journal;
 mod odd_servers;
 mod presets;
+mod races;
 mod reasoning;
 mod recall;
 mod relief;

@@ -176,7 +176,10 @@ impl fmt::Display for SandboxProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, network, hosts, missing, namespaces, processes, open, .. } = self;
         if let Some(reason) = missing {
-            return write!(f, "none: {reason}");
+            return match hosts.as_slice() {
+                [] => write!(f, "none: {reason}"),
+                _ => write!(f, "none, and a run does not start: {reason}"),
+            };
         }
         if *mode == SandboxMode::DangerFullAccess {
             return write!(f, "none: a person turned it off (`{mode}`)");

@@ -4,6 +4,8 @@
 //! Knows nothing of tools. Everything here blocks: call it off the runtime. Processes are not
 //! confined by it.
 
+mod landing;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -14,8 +16,8 @@ use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
+use self::landing::{Landing, Missing};
 use super::ToolError;
-use crate::disk;
 use crate::spec::run_by_others;
 
 /// Handle of a directory tree or of a single file.
@@ -192,8 +194,14 @@ impl Workspace {
             Ok(place) if place.in_workspace => shown(&normalised(&place.relative)),
             _ => shown(&normalised(Path::new(text))),
         };
-        let real = self.place(text).and_then(|place| place.real_path());
-        let real = real.ok().map(|path| shown(&path)).filter(|real| *real != named);
+        let place = self.place(text).ok();
+        let real = place.as_ref().and_then(|place| place.real_path().ok());
+        // A file that is not there yet lands where its folder really lies.
+        let lands = || {
+            let landing = self.landing(place.as_ref()?, Missing::Named).ok()?;
+            Some(self.root.path.join(landing.real(self).ok()?))
+        };
+        let real = real.or_else(lands).map(|path| shown(&path)).filter(|real| *real != named);
         std::iter::once(named).chain(real).collect()
     }
 
@@ -226,7 +234,8 @@ impl Workspace {
     /// read-only, or if the disk refuses.
     pub fn write(&self, text: &str, content: &[u8]) -> Result<(), ToolError> {
         let _alone = self.writing.lock();
-        self.place(text)?.replace(self, content)
+        let place = self.place(text)?;
+        self.landing(&place, Missing::Made)?.replace(&place, self, content)
     }
 
     /// Returns the blake3 hash of a file's content in hexadecimal; `None` if there is no such file.
@@ -260,9 +269,21 @@ impl Workspace {
         change: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, T), ToolError>,
     ) -> Result<T, ToolError> {
         let _alone = self.writing.lock();
-        let (content, answer) = change(self.read(text, most)?)?;
-        self.place(text)?.replace(self, &content)?;
+        let place = self.place(text)?;
+        let landing = self.landing(&place, Missing::Named)?;
+        let file = landing.open(&place)?;
+        let size = file.metadata().map_err(|error| place.refused("read", error))?.len();
+        let (content, answer) = change(whole(&place, file, size, most)?)?;
+        landing.replace(&place, self, &content)?;
         Ok(answer)
+    }
+
+    /// Finds where a write to a place lands.
+    fn landing(&self, place: &WorkspacePath<'_>, missing: Missing) -> Result<Landing, ToolError> {
+        if !place.in_workspace {
+            return Err(ToolError::Failed(format!("`{}` is read-only", place.text)));
+        }
+        Landing::find(place, self, missing)
     }
 
     /// Reads a whole file.
@@ -272,14 +293,24 @@ impl Workspace {
     pub fn read(&self, text: &str, most: u64) -> Result<Vec<u8>, ToolError> {
         let place = self.place(text)?;
         let (file, size) = place.open()?;
-        if size > most {
-            return Err(ToolError::Failed(format!("`{text}` has {size} bytes, over {most}")));
-        }
-        let mut content = Vec::new();
-        let read = io::copy(&mut io::Read::take(file, most), &mut content);
-        read.map_err(|error| place.refused("read", error))?;
-        Ok(content)
+        whole(&place, file, size, most)
     }
+}
+
+/// Reads a whole file of this size.
+fn whole(
+    place: &WorkspacePath<'_>,
+    file: File,
+    size: u64,
+    most: u64,
+) -> Result<Vec<u8>, ToolError> {
+    if size > most {
+        return Err(ToolError::Failed(format!("`{}` has {size} bytes, over {most}", place.text)));
+    }
+    let mut content = Vec::new();
+    let read = io::copy(&mut io::Read::take(file, most), &mut content);
+    read.map_err(|error| place.refused("read", error))?;
+    Ok(content)
 }
 
 impl WorkspacePath<'_> {
@@ -369,90 +400,6 @@ impl WorkspacePath<'_> {
         }
         Ok(())
     }
-
-    /// Returns the target of a write with all links resolved, relative to the root. A part that
-    /// does not exist yet cannot be a link, so only the part that exists is resolved.
-    fn target(&self, workspace: &Workspace) -> Result<PathBuf, ToolError> {
-        if !self.in_workspace {
-            return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
-        }
-        let mut missing = Vec::new();
-        let mut existing = self.relative.as_path();
-        let real = loop {
-            let found = match existing.as_os_str().is_empty() {
-                true => break PathBuf::new(),
-                false => self.root.dir.canonicalize(existing),
-            };
-            match (found, existing.components().next_back(), existing.parent()) {
-                (Ok(real), _, _) => break normalised(&real),
-                (Err(error), Some(Component::Normal(name)), Some(parent))
-                    if error.kind() == io::ErrorKind::NotFound =>
-                {
-                    missing.push(name.to_owned());
-                    existing = parent;
-                }
-                (Err(error), _, _) => return Err(self.refused("write", error)),
-            }
-        };
-        let target = missing.into_iter().rev().fold(real, |path, name| path.join(name));
-        match workspace.objection(&target) {
-            Some(why) => Err(ToolError::Failed(format!("`{}` {why}", self.text))),
-            None => Ok(target),
-        }
-    }
-
-    fn replace(&self, workspace: &Workspace, content: &[u8]) -> Result<(), ToolError> {
-        let refused = |error| self.refused("write", error);
-        let target = self.target(workspace)?;
-        let Some(name) = target.file_name() else {
-            return Err(ToolError::Failed(format!("`{}` is a directory", self.text)));
-        };
-        let dir = match target.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            None => self.root.dir.try_clone(),
-            Some(parent) => {
-                self.root.dir.create_dir_all(parent).map_err(refused)?;
-                self.root.dir.open_dir(parent)
-            }
-        };
-        let dir = dir.map_err(refused)?;
-        let permissions = match dir.symlink_metadata(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(refused(error)),
-            // A link that leads nowhere is replaced by the file.
-            Ok(found) if found.is_symlink() => None,
-            Ok(found) => {
-                self.regular(&found)?;
-                // The rename below would replace a read-only file without an error.
-                if found.permissions().readonly() {
-                    return Err(ToolError::Failed(format!("`{}` is read-only", self.text)));
-                }
-                Some(found.permissions())
-            }
-        };
-        let temporary = format!(".{}.tmp", uuid::Uuid::now_v7().simple());
-        let written = fill(&dir, &temporary, permissions, content);
-        let done = written.and_then(|()| dir.rename(&temporary, &dir, name));
-        if done.is_err() {
-            // The first error is the one to return; the temporary file may not even exist.
-            let _gone = dir.remove_file(&temporary);
-        }
-        done.and_then(|()| disk::sync(&dir.open(".")?)).map_err(refused)
-    }
-}
-
-/// Makes a new file with the permissions of the file that it will replace.
-fn fill(
-    dir: &Dir,
-    name: &str,
-    permissions: Option<cap_std::fs::Permissions>,
-    content: &[u8],
-) -> io::Result<()> {
-    let mut file = dir.open_with(name, OpenOptions::new().write(true).create_new(true))?;
-    if let Some(permissions) = permissions {
-        file.set_permissions(permissions)?;
-    }
-    disk::write_all(&mut file, content)?;
-    disk::sync(file)
 }
 
 /// Returns a path without `.` and with every `a/..` taken out, as far as the text alone tells.
