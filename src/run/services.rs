@@ -38,9 +38,11 @@ use crate::policy::RetryPolicy;
 use crate::redaction::{Secrets, texts_of_address, texts_of_header, texts_of_variable};
 use crate::run_state::quotas::Quotas;
 use crate::spec::capability::ModelFacts;
+use crate::spec::sandbox::SandboxMode;
 use crate::spec::{AgentSpec, ModelSpec};
 use crate::store::Store;
 use crate::tool::Toolbox;
+use crate::tool::sandbox::toolchains;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{environment, own};
@@ -145,7 +147,7 @@ impl Prepared {
             tools: self.tools,
             workspace: Arc::new(workspace),
             store: Arc::new(store),
-            env: Arc::new(environment(config)),
+            env: Arc::new(environment_of_commands(config)),
             secrets,
             lost: Arc::default(),
             sandbox: self.sandbox.sandbox,
@@ -282,6 +284,17 @@ fn wrapper_program(options: &Options) -> Option<PathBuf> {
 fn environment(config: &Config) -> BTreeMap<String, String> {
     let mut variables = environment::passed(&config.sandbox.env);
     variables.extend(config.env.clone());
+    variables
+}
+
+/// Returns these variables, and those by which Git does without the person's files of settings, which
+/// the sandbox hides.
+fn environment_of_commands(config: &Config) -> BTreeMap<String, String> {
+    let mut variables = environment(config);
+    if config.sandbox.mode != SandboxMode::DangerFullAccess {
+        let of_git = toolchains::git_variables(&variables);
+        variables.extend(of_git);
+    }
     variables
 }
 

@@ -184,3 +184,25 @@ say = "{{ last[0].text | trim }} {{ last[1].text | trim }}"
         }
     }
 }
+
+#[test]
+fn git_knows_the_author_and_none_of_the_persons_tokens() {
+    let desk = Desk::commands(
+        "[tasks.t]\nrun = 'git var GIT_AUTHOR_IDENT | cut -d\" \" -f1-3; \
+         git config --get-all http.extraHeader; cat \"$HOME/.gitconfig\" 2>/dev/null; \
+         git config --get safe.bareRepository; true'\n",
+    );
+    let home = tempfile::tempdir().expect("a folder");
+    let text = format!(
+        "[user]\nname = Ann Author\nemail = ann@example.com\n[http]\nextraHeader = {SECRET}\n"
+    );
+    std::fs::write(home.path().join(".gitconfig"), text).expect("written");
+    let done = Done::of(desk.command(&["run"]).env("HOME", home.path()));
+    assert_eq!(done.code, 0, "{}", done.err);
+    if done.err.contains("no sandbox") {
+        eprintln!("skipped: there is no sandbox here");
+        return;
+    }
+    let shown = desk.good(&["show", "/t", "--output"]);
+    assert_eq!(shown, "Ann Author <ann@example.com>\nexplicit\n");
+}
