@@ -1,11 +1,12 @@
 //! Redaction: replaces keys and other secrets in the output of tools.
 //!
 //! Pure. `redaction/address.rs` finds the keys of an address, `redaction/key_shapes.rs` tells texts that
-//! look like keys. The result store redacts what is written to it in parts; the caller redacts any other output
+//! look like keys, `redaction/variables.rs` values of variables that may be secrets. The result store redacts what is written to it in parts; the caller redacts any other output
 //! when it arrives, before it is recorded and before a model reads it.
 
 mod address;
 pub(crate) mod key_shapes;
+mod variables;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,6 +18,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 pub use self::address::{texts_of_address, without_keys};
+pub use self::variables::{may_be_secret, texts_of_variable};
 
 /// The shortest text, in bytes, that is treated as a secret. A shorter one would be found by chance
 /// in ordinary text.

@@ -14,11 +14,11 @@ use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{HeaderValue, KeySource, Provider, Wire, known};
 use super::shape::{Item, ListOr};
 use crate::model::http::is_loopback;
-use crate::redaction::without_keys;
+use crate::redaction::{may_be_secret, without_keys};
 use crate::spec::run_by_others;
 use crate::spec::sandbox::{CommandLimits, SandboxMode};
 use crate::spec::tool::code_files;
-use crate::tool::bash;
+use crate::tool::{bash, environment};
 
 /// The services whose keys are known by a word in the name of their variable, with their hosts.
 const SERVICES: [(&str, &str); 13] = [
@@ -82,6 +82,28 @@ const PREFIXES: [&str; 12] = [
     "AKIA",
     "AIza",
     "-----BEGIN",
+];
+
+/// Variables that hold no secret by what they are for: they tell a program where it runs and how to
+/// print.
+const HARMLESS: [&str; 17] = [
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "NODE_ENV",
+    "NO_COLOR",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "SOURCE_DATE_EPOCH",
+    "TERM",
+    "TZ",
+    "VERBOSE",
 ];
 
 /// Folders of the system, whose programs a project can expect on every machine.
@@ -268,10 +290,16 @@ fn sandbox(setting: Setting<'_>) {
     }
     for Item { value: name, at } in raw.env.iter() {
         let value = setting.sources.environment.get(name).map(String::as_str);
-        if is_credential(name, value) {
-            let text = format!("commands get the variable `{name}`, which looks like a credential");
-            problems.concern(&at.value, text);
-        }
+        // The value is asked about as what it is now: one that becomes a secret is asked about again.
+        let which = match value {
+            _ if is_credential(name, value) => ", which looks like a credential",
+            Some(value) if may_be_secret(value) => ", whose value may be a secret",
+            _ if HARMLESS.contains(&name.as_str()) || environment::is_passed_to_all(name) => {
+                continue;
+            }
+            _ => "",
+        };
+        problems.concern(&at.value, format!("commands get the variable `{name}`{which}"));
     }
 }
 

@@ -206,7 +206,9 @@ sections! {
         /// Environment variables that commands get with the values that they have outside, beside
         /// `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TZ`, `TMPDIR`, `USER`, `LOGNAME`, `SHELL` and
         /// the folders of toolchains (`CARGO_HOME`, `RUSTUP_HOME`, `GOPATH`, `JAVA_HOME` and the
-        /// like). All others stay with the program, because any of them may hold a key.
+        /// like). All others stay with the program, because any of them may hold a key: so each name
+        /// needs trust once, but for harmless ones such as `CI` and `RUST_LOG`, and a value is replaced
+        /// in all records unless it is a path, a number or plain words.
         env: List<String> = Vec::new(), Kind::List(&VARIABLE);
         /// If `true`, nothing runs where the sandbox cannot be had. If `false`, commands that stand
         /// in this file run there without it, and `bash` is denied.

@@ -35,12 +35,14 @@ use crate::model::responses::Responses;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
 use crate::policy::RetryPolicy;
-use crate::redaction::{Secrets, texts_of_address, texts_of_header};
+use crate::redaction::{Secrets, texts_of_address, texts_of_header, texts_of_variable};
 use crate::run_state::quotas::Quotas;
 use crate::spec::capability::ModelFacts;
+use crate::spec::sandbox::SandboxMode;
 use crate::spec::{AgentSpec, ModelSpec};
 use crate::store::Store;
 use crate::tool::Toolbox;
+use crate::tool::sandbox::toolchains;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{environment, own};
@@ -145,7 +147,7 @@ impl Prepared {
             tools: self.tools,
             workspace: Arc::new(workspace),
             store: Arc::new(store),
-            env: Arc::new(environment(config)),
+            env: Arc::new(environment_of_commands(config)),
             secrets,
             lost: Arc::default(),
             sandbox: self.sandbox.sandbox,
@@ -253,7 +255,8 @@ pub(super) fn close_quotas(gateways: &mut [GatewaySettings], quotas: &Quotas) {
 }
 
 /// Returns the secrets that no record may contain: keys, also those in addresses, secret headers, the
-/// entries of `[secrets]`, and the variables of commands that look like credentials.
+/// entries of `[secrets]`, and the variables of commands that look like credentials or that the
+/// configuration names and whose value may be a secret.
 pub(super) fn redacted(config: &Config) -> Secrets {
     let providers = config.providers.values();
     let headers = providers.clone().flat_map(|provider| provider.secret_headers.values());
@@ -264,7 +267,11 @@ pub(super) fn redacted(config: &Config) -> Secrets {
     let addresses = addresses.flat_map(|provider| texts_of_address(&provider.base_url));
     let passed = environment(config).into_iter();
     let passed = passed.filter(|(name, value)| is_secret(name, value));
-    Secrets::new(keys.chain(headers).chain(addresses).chain(passed.map(|(_, value)| value)))
+    let passed = passed.map(|(_, value)| value);
+    let granted = environment::passed(&config.sandbox.env).into_iter();
+    let granted = granted.filter(|(name, _)| !environment::is_passed_to_all(name));
+    let granted = granted.flat_map(|(_, value)| texts_of_variable(&value));
+    Secrets::new(keys.chain(headers).chain(addresses).chain(passed).chain(granted))
 }
 
 /// Returns the program that runs commands for this one, if there is one.
@@ -277,6 +284,17 @@ fn wrapper_program(options: &Options) -> Option<PathBuf> {
 fn environment(config: &Config) -> BTreeMap<String, String> {
     let mut variables = environment::passed(&config.sandbox.env);
     variables.extend(config.env.clone());
+    variables
+}
+
+/// Returns these variables, and those by which Git does without the person's files of settings, which
+/// the sandbox hides.
+fn environment_of_commands(config: &Config) -> BTreeMap<String, String> {
+    let mut variables = environment(config);
+    if config.sandbox.mode != SandboxMode::DangerFullAccess {
+        let of_git = toolchains::git_variables(&variables);
+        variables.extend(of_git);
+    }
     variables
 }
 

@@ -82,6 +82,12 @@ impl Environment {
     }
 }
 
+/// Returns true for a variable that every command gets.
+#[must_use]
+pub fn is_passed_to_all(name: &str) -> bool {
+    PASSED.contains(&name) || TOOLCHAINS.contains(&name) || name.starts_with(LOCALE)
+}
+
 /// Returns those of this process's variables that a command gets: the ones that every command gets,
 /// and the ones with the names `also`.
 #[must_use]
@@ -90,11 +96,6 @@ pub fn passed(also: &[String]) -> BTreeMap<String, String> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    let is_passed = |name: &str| {
-        PASSED.contains(&name)
-            || TOOLCHAINS.contains(&name)
-            || name.starts_with(LOCALE)
-            || also.iter().any(|other| other == name)
-    };
+    let is_passed = |name: &str| is_passed_to_all(name) || also.iter().any(|other| other == name);
     std::env::vars_os().filter_map(text).filter(|(name, _)| is_passed(name)).collect()
 }

@@ -183,6 +183,7 @@ struct Victim {
 impl Victim {
     fn new(work: &Work) -> Self {
         let desk = Desk::offline(work.graph, work.script);
+        desk.good(&["trust"]);
         desk.write("a.txt", "a\n");
         desk.write("b.txt", "b\n");
         Self { desk }

@@ -117,6 +117,7 @@ fn a_call_that_a_crash_cut_short_runs_again_only_if_it_may() {
     ] {
         for (may_repeat, (times, status)) in [(false, once), (true, idempotent)] {
             let desk = Desk::offline(&noting(may_repeat), script);
+            desk.good(&["trust"]);
             let ledger = desk.path().join(".ledger");
             let command = |verb: &str| {
                 let mut command = desk.command(&[verb]);

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::desk::Desk;
+use super::desk::{Desk, Done};
 
 const SECRET: &str = "s3cr3t-0123456789";
 
@@ -12,6 +12,7 @@ fn commands_get_the_variables_that_the_file_names_and_no_others() {
         "[sandbox]\nenv = ['NAMED']\n[env]\nSET = 'set'\n\
          [tasks.all]\nrun = 'env'\nenv = { OWN = 'own' }\n[inputs.x]\ndefault = 'in'\n",
     );
+    desk.good(&["trust"]);
     let mut command = desk.command(&["run"]);
     // What a shell of an engineer holds, and what it has no business with here.
     for name in ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "LD_PRELOAD_NOT", "PS1"]
@@ -43,6 +44,57 @@ fn commands_get_the_variables_that_the_file_names_and_no_others() {
             && !name.starts_with("GIT_CONFIG_")
     });
     assert_eq!(names, expected, "{shown}");
+}
+
+/// Values of secrets whose names tell nothing.
+const SECRETS: [(&str, &str); 14] = [
+    ("SLACK_WEBHOOK_URL", "https://hooks.slack.com/services/T00/B00/AbCd"),
+    ("DISCORD_HOOK", "https://discord.com/api/webhooks/1/AbCdEf"),
+    ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=abcd0123abcd0123=="),
+    ("GCP_SA_JSON", "{\"private_key\": \"MIIEvQIBADANBgkqhkiG9w0\"}"),
+    ("STRIPE_SK", "sk_live_51AbCdEf"),
+    ("HF", "hf_AbCdEfGhIj"),
+    ("SENDGRID", "SG.aBcDe.fGhIj"),
+    ("ID", "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0"),
+    ("VAULT_ROLE_ID", "db02de05-fa39-4855-059b-67221c5c2f63"),
+    ("DEPLOY_PEM", "MIIEvQIBADANBgkqhkiG9w0"),
+    ("NETRC", "machine example.com login me password Hush-12"),
+    ("KUBE", "apiVersion: v1\nclient-key-data: LS0tLS1CRUdJTiBS"),
+    ("DIGITAL", "dop_v1_0123456789abcdef"),
+    ("PULUMI", "pul-0123456789abcdef"),
+];
+
+#[test]
+fn each_variable_that_a_file_asks_for_is_asked_about_and_replaced() {
+    for (name, value) in SECRETS {
+        let desk = Desk::commands(&format!(
+            "[sandbox]\nenv = ['{name}', 'CI', 'TERM']\n[tasks.t]\nrun = 'echo \"=${name}=\"; echo $CI'\n"
+        ));
+        let run = |verb: &str| {
+            let mut command = desk.command(&[verb]);
+            Done::of(command.env(name, value).env("CI", "yes"))
+        };
+        let refused = run("run");
+        assert_eq!(refused.code, 2, "{name}: {}", refused.err);
+        let says = format!("commands get the variable `{name}`, whose value may be a secret");
+        assert!(refused.err.contains(&says), "{}", refused.err);
+        assert!(!refused.err.contains("`CI`") && !refused.err.contains("`TERM`"), "{name}");
+        assert_eq!(run("trust").code, 0);
+        let done = run("run");
+        assert_eq!(done.code, 0, "{name}: {}", done.err);
+        let shown = desk.good(&["show", "/t", "--output"]);
+        assert_eq!(shown, "=[redacted]=\nyes\n", "{name}");
+    }
+    // What is trusted as a plain word is asked about again when it is more.
+    let desk = Desk::commands("[sandbox]\nenv = ['MODE']\n[tasks.t]\nrun = 'echo $MODE'\n");
+    let run = |verb: &str, value: &str| {
+        let mut command = desk.command(&[verb]);
+        Done::of(command.env("MODE", value)).code
+    };
+    assert_eq!(run("run", "fast"), 2);
+    assert_eq!((run("trust", "fast"), run("run", "fast"), run("run", "slow")), (0, 0, 0));
+    assert_eq!(run("run", "dop_v1_0123456789abcdef"), 2);
+    assert_eq!(desk.good(&["show", "/t", "--output"]), "slow\n");
 }
 
 #[test]
@@ -131,4 +183,26 @@ say = "{{ last[0].text | trim }} {{ last[1].text | trim }}"
             assert!(!text.contains(SECRET), "{}", path.display());
         }
     }
+}
+
+#[test]
+fn git_knows_the_author_and_none_of_the_persons_tokens() {
+    let desk = Desk::commands(
+        "[tasks.t]\nrun = 'git var GIT_AUTHOR_IDENT | cut -d\" \" -f1-3; \
+         git config --get-all http.extraHeader; cat \"$HOME/.gitconfig\" 2>/dev/null; \
+         git config --get safe.bareRepository; true'\n",
+    );
+    let home = tempfile::tempdir().expect("a folder");
+    let text = format!(
+        "[user]\nname = Ann Author\nemail = ann@example.com\n[http]\nextraHeader = {SECRET}\n"
+    );
+    std::fs::write(home.path().join(".gitconfig"), text).expect("written");
+    let done = Done::of(desk.command(&["run"]).env("HOME", home.path()));
+    assert_eq!(done.code, 0, "{}", done.err);
+    if done.err.contains("no sandbox") {
+        eprintln!("skipped: there is no sandbox here");
+        return;
+    }
+    let shown = desk.good(&["show", "/t", "--output"]);
+    assert_eq!(shown, "Ann Author <ann@example.com>\nexplicit\n");
 }
