@@ -225,7 +225,13 @@ fn spawned(parent: Option<AgentId>) -> AgentSpawned {
 
 fn ended() -> AgentEnded {
     let outcome = Outcome::Completed { output: Output::whole("done") };
-    AgentEnded { outcome, turns: 1, usage: Usage::default(), shortfalls: Default::default() }
+    AgentEnded {
+        outcome,
+        turns: 1,
+        usage: Usage::default(),
+        shortfalls: Default::default(),
+        run_by_others: Vec::new(),
+    }
 }
 
 /// Records an agent from its beginning to its end.

@@ -6,6 +6,7 @@ pub mod document;
 pub mod evidence;
 pub mod fold;
 mod folded_rows;
+pub mod for_others;
 pub mod next_request;
 mod order;
 mod rows;

@@ -19,6 +19,7 @@ pub mod search;
 pub mod skills;
 pub mod spool;
 pub mod steps;
+pub mod survey;
 pub mod workspace;
 pub mod wrapper;
 

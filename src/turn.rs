@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Stored, Text};
+use crate::spec::run_by_others::ChangedForOthers;
 
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
@@ -198,6 +199,9 @@ pub struct AgentEnded {
     /// Its calls that did not do what it asked for.
     #[serde(default, skip_serializing_if = "Shortfalls::is_empty")]
     pub shortfalls: Shortfalls,
+    /// The files that other programs run and that changed since the end of the last agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_by_others: Vec<ChangedForOthers>,
 }
 
 /// The work that was asked for and not done, although nothing need have failed because of it.

@@ -575,7 +575,13 @@ mod tests {
 
     fn end(machine: &mut Machine, outcome: Outcome) {
         let (turns, usage, shortfalls) = Default::default();
-        let ended = crate::turn::AgentEnded { outcome, turns, usage, shortfalls };
+        let ended = crate::turn::AgentEnded {
+            outcome,
+            turns,
+            usage,
+            shortfalls,
+            run_by_others: Vec::new(),
+        };
         machine.apply(&ended.into()).expect("legal");
     }
 

@@ -244,6 +244,7 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
         Some(call) => (Vec::new(), call),
         None => announce(&context, &command).await?,
     };
+    context.services.may_change_files(Some(&context.agent)).await;
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.services.env).clone();
     all.extend(command.env.clone());
@@ -328,5 +329,6 @@ pub async fn finish(
         }
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
+    ended.run_by_others = context.services.changed_for_others(Some(&context.agent)).await;
     Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }

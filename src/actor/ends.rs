@@ -14,6 +14,7 @@ use crate::event::{Draft, Event};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
+use crate::tool::survey::watch::Watch;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_machine::Machine;
 
@@ -63,7 +64,8 @@ impl Idle {
             shortfalls = machine.shortfalls().clone();
             self.outcome = self.outcome.or_salvaged(|| machine.salvage());
         }
-        events.push(AgentEnded { outcome: self.outcome, turns, usage, shortfalls }.into());
+        let (outcome, run_by_others) = (self.outcome, Vec::new());
+        events.push(AgentEnded { outcome, turns, usage, shortfalls, run_by_others }.into());
         let draft = |event| Draft::agent(&self.task, &self.agent, event);
         Ok(events.into_iter().map(draft).collect())
     }
@@ -89,13 +91,31 @@ pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalE
 /// # Errors
 /// Returns an error if the journal failed.
 pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
-    let traces = Traces::of(services);
-    let drafts = tokio::task::spawn_blocking(move || ends(&traces, idle)).await;
+    let (traces, watch) = (Traces::of(services), services.watch.clone());
+    let drafts = tokio::task::spawn_blocking(move || {
+        let mut drafts = ends(&traces, idle)?;
+        tell_of_changes(&watch, &mut drafts);
+        Ok(drafts)
+    });
+    let drafts = drafts.await;
     // A blocking task is lost only when the runtime shuts down.
     let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;
     let records = services.journal.append(drafts).await?;
     forget_results(services.store.clone(), &records);
     Ok(())
+}
+
+/// Adds to the ends of agents what changed while they worked. Nobody knows which of them changed it, so
+/// the first end that is recorded tells of it.
+fn tell_of_changes(watch: &Watch, drafts: &mut [Draft]) {
+    for draft in drafts {
+        let Some(agent) = draft.agent.as_ref().filter(|agent| watch.concerns(agent)) else {
+            continue;
+        };
+        if let Event::AgentEnded(ended) = &mut draft.event {
+            ended.run_by_others = watch.ended(Some(agent));
+        }
+    }
 }
 
 /// Folds an agent's records up to the first one that cannot follow the others: such an agent must

@@ -240,6 +240,7 @@ pub(super) async fn of_run(
         read_only: false,
         wrapper: services.wrapper.clone(),
     };
+    services.may_change_files(None).await;
     let (mut output, mut error) =
         hook::report(services.hooks.command(which), &input, &context).await;
     if cancel.is_cancelled() {
@@ -250,7 +251,8 @@ pub(super) async fn of_run(
     let count = output.chars().count();
     let output = output.chars().skip(count.saturating_sub(MOST_KEPT)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    HookFinished { hook: which, error, output, took_ms }
+    let run_by_others = services.changed_for_others(None).await;
+    HookFinished { hook: which, error, output, took_ms, run_by_others }
 }
 
 /// Makes the input of a hook: the documented fields of all hooks, and those of the event.

@@ -28,11 +28,13 @@ use crate::output::Output;
 use crate::permission::Subject;
 use crate::redaction::Secrets;
 use crate::spec::hooks::HookSpec;
+use crate::spec::run_by_others::ChangedForOthers;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Change;
 use crate::tool::Toolbox;
 use crate::tool::sandbox::Sandbox;
+use crate::tool::survey::watch::Watch;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::question::{ApprovalAnswered, Verdict};
@@ -59,6 +61,8 @@ pub struct Services {
     pub workspace: Arc<Workspace>,
     /// The result store, for large outputs.
     pub store: Arc<Store>,
+    /// Tells which files that other programs run were changed.
+    pub watch: Arc<Watch>,
     /// Environment variables that processes get, and no others.
     pub env: Arc<BTreeMap<String, String>>,
     /// Keys and secrets, which no record may contain.
@@ -211,6 +215,33 @@ pub trait Asker: Send + Sync + std::fmt::Debug {
 }
 
 impl Services {
+    /// Looks at the workspace before the first call of the run that may change files.
+    pub(super) async fn may_change_files(&self, agent: Option<&AgentId>) {
+        if self.watch.note(agent) {
+            return;
+        }
+        let watch = self.watch.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || watch.begin()).await {
+            tracing::warn!(%error, "the workspace was not looked at");
+        }
+    }
+
+    /// Returns what changed for other programs when an agent or a hook has ended.
+    pub(super) async fn changed_for_others(
+        &self,
+        agent: Option<&AgentId>,
+    ) -> Vec<ChangedForOthers> {
+        if !agent.is_none_or(|agent| self.watch.concerns(agent)) {
+            return Vec::new();
+        }
+        let (watch, agent) = (self.watch.clone(), agent.cloned());
+        let looking = tokio::task::spawn_blocking(move || watch.ended(agent.as_ref()));
+        looking.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the workspace was not looked at");
+            Vec::new()
+        })
+    }
+
     /// Returns the path of an agent's transcript.
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {

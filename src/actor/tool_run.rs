@@ -62,6 +62,9 @@ pub(super) async fn run(
             _ => SlotReturn::AfterGroup(has_waited.clone()),
         };
         let context = &StepContext { slot_return, ..context.clone() };
+        if group.iter().any(|call| may_change_files(context, call)) {
+            context.services.may_change_files(Some(&context.agent)).await;
+        }
         run_group(context, group, &mut records).await?;
         // The records are returned also when the agent must end: its machine must know which
         // results are recorded, or it would close those calls a second time.
@@ -87,6 +90,13 @@ fn groups(context: &StepContext, calls: Vec<PendingCall>) -> Vec<Vec<PendingCall
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Returns true if a call works outside the agents and does more than read.
+fn may_change_files(context: &StepContext, call: &PendingCall) -> bool {
+    let spec = context.tools.iter().find(|spec| spec.name.as_str() == call.call.name);
+    let is_tool = context.services.tools.get(&call.call.name).is_some();
+    is_tool && spec.is_some_and(|spec| !spec.reads_only)
 }
 
 async fn run_group(

@@ -398,6 +398,9 @@ pub(super) struct Show {
     /// Print what the next request of an agent would contain, and the edits that led to it
     #[arg(long, conflicts_with = "transcript")]
     pub view: bool,
+    /// Print the files that other programs run and that the run changed, with the differences
+    #[arg(long, conflicts_with_all = ["output", "transcript", "view", "result"])]
+    pub changes: bool,
     /// Print a stored result, named by its hash
     #[arg(long, value_name = "HASH")]
     pub result: Option<String>,

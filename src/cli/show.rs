@@ -1,5 +1,6 @@
 //! `show`: prints one run, task, agent or stored result in full.
 
+mod changes;
 mod output;
 mod rounds;
 mod view;
@@ -35,6 +36,9 @@ pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
     };
     if let Some(hash) = &verb.result {
         return show_result(project, &dir, hash);
+    }
+    if verb.changes {
+        return changes::show(&dir, verb.json);
     }
     if verb.view && !matches!(part, Selector::Agent(_)) {
         complain("error: an agent is needed: RUN/@AGENT");

@@ -348,6 +348,7 @@ mod tests {
             turns: 3,
             usage: Default::default(),
             shortfalls: Default::default(),
+            run_by_others: Vec::new(),
         };
         let mut draft = turn("a-0", 3);
         draft.event = ended.into();

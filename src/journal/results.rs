@@ -17,6 +17,7 @@ use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
 use crate::output::{Stored, Text};
+use crate::spec::run_by_others::ChangedForOthers;
 use crate::store::{self, StoreError};
 use crate::turn::{AgentSpawned, Outcome};
 
@@ -105,11 +106,19 @@ pub fn whole<'a>(
 /// looks like such a name, such as a model's message, does not count.
 pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
     let mut cleared: &[ClearedResult] = &[];
+    let mut changed: &[ChangedForOthers] = &[];
     let own = match event {
         Event::ToolFinished(finished) => finished.stored.as_ref(),
         Event::TaskCompleted(completed) => completed.output.stored.as_ref(),
         Event::TaskReused(reused) => reused.output.stored.as_ref(),
-        Event::AgentEnded(ended) => given(&ended.outcome),
+        Event::AgentEnded(ended) => {
+            changed = &ended.run_by_others;
+            given(&ended.outcome)
+        }
+        Event::HookFinished(finished) => {
+            changed = &finished.run_by_others;
+            None
+        }
         Event::AgentSpawned(spawned) => spawned.program.texts().find_map(Text::stored),
         Event::ApprovalAsked(asked) => {
             asked.effect.as_ref().and_then(|effect| effect.stored.as_ref())
@@ -126,7 +135,6 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::RunCompleted(_)
         | Event::PlanExtended(_)
         | Event::HookStarted(_)
-        | Event::HookFinished(_)
         | Event::TaskReady(_)
         | Event::TaskStarted(_)
         | Event::TaskRetrying(_)
@@ -148,7 +156,9 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => None,
     };
-    own.into_iter().chain(cleared.iter().filter_map(|result| result.stored.as_ref()))
+    let changed = changed.iter().flat_map(|change| change.before.iter().chain(&change.after));
+    let cleared = cleared.iter().filter_map(|result| result.stored.as_ref());
+    own.into_iter().chain(cleared).chain(changed)
 }
 
 fn given(outcome: &Outcome) -> Option<&Stored> {
@@ -224,6 +234,7 @@ mod tests {
                 turns: 1,
                 usage: Default::default(),
                 shortfalls: Default::default(),
+                run_by_others: Vec::new(),
             }
             .into()
         };

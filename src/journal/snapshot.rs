@@ -354,6 +354,7 @@ mod tests {
             turns: 1,
             usage: Default::default(),
             shortfalls: Default::default(),
+            run_by_others: Vec::new(),
         }
         .into();
         draft

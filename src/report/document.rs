@@ -15,6 +15,7 @@ use serde::Serialize;
 
 pub use self::story::{Retry, Story, Wait};
 use super::evidence::{Evidence, TaskEvidence};
+use super::for_others::ForOthers;
 use super::{agents_in_order, cost_by_model, rows, run_word};
 use crate::event::RunCreated;
 use crate::failure::Failure;
@@ -68,6 +69,8 @@ pub struct Document {
     pub counts: BTreeMap<&'static str, usize>,
     /// What speaks against the tasks.
     pub warnings: Vec<TaskWarning>,
+    /// The files that other programs run and that the run changed.
+    pub run_by_others: Vec<ForOthers>,
     /// The work that was asked for and not done.
     pub shortfalls: Shortfalls,
     /// The tasks in the order of the plan.
@@ -239,6 +242,7 @@ impl Document {
             cost_usd: state.spending().cost_usd(),
             counts,
             warnings,
+            run_by_others: evidence.for_others().to_vec(),
             shortfalls: state.shortfalls(),
             tasks,
             models: cost_by_model(state)

@@ -2,7 +2,7 @@
 //! journal's records when somebody asks.
 //!
 //! Pure but for [`of_run`], which reads the journal. Nothing is guessed: a number that the records
-//! do not give is absent. Files that commands change are not known, and so are not listed.
+//! do not give is absent. Of the files that commands change only those are known that other programs run.
 
 mod changes;
 mod test_commands;
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use self::changes::{Change, Contents};
+use super::for_others::ForOthers;
 use crate::event::{Event, Record};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
@@ -34,6 +35,7 @@ const COMMAND: usize = 1_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     tasks: HashMap<Name, TaskEvidence>,
+    for_others: Vec<ForOthers>,
 }
 
 /// The facts behind one task, over all its attempts and all its agents, children included.
@@ -142,6 +144,12 @@ impl Evidence {
     pub fn of(&self, task: &Name) -> Option<&TaskEvidence> {
         self.tasks.get(task).filter(|evidence| !evidence.is_empty())
     }
+
+    /// Returns the files that other programs run and that the run changed, in the order of the records.
+    #[must_use]
+    pub fn for_others(&self) -> &[ForOthers] {
+        &self.for_others
+    }
 }
 
 impl TaskEvidence {
@@ -186,6 +194,7 @@ pub struct EvidenceFold {
     tasks: HashMap<Name, Gathered>,
     calls: HashMap<CallKey, OpenCall>,
     contents: Contents,
+    for_others: Vec<ForOthers>,
     /// The checks at work; true for an agent, false for a command.
     checks: HashMap<AgentId, bool>,
     /// Number of the record with which the last test of the run began.
@@ -209,7 +218,8 @@ struct OpenCall {
 
 impl EvidenceFold {
     /// The types of the events that the fold reads; others need not be given to it.
-    pub const TYPES: [&str; 7] = [
+    pub const TYPES: [&str; 8] = [
+        "hook.finished",
         "agent.spawned",
         "agent.ended",
         "tool.intended",
@@ -221,6 +231,7 @@ impl EvidenceFold {
 
     /// Folds a record. Takes time in proportion to the record.
     pub fn apply(&mut self, record: &Record) {
+        self.for_others.extend(ForOthers::of(record));
         let Some(task) = &record.task else { return };
         match (&record.event, &record.agent) {
             (Event::TaskCompleted(completed), _) => self.output(task, &completed.output),
@@ -246,7 +257,8 @@ impl EvidenceFold {
             evidence.judge(tested);
             (name, evidence)
         };
-        Evidence { tasks: self.tasks.into_iter().map(judged).collect() }
+        let tasks = self.tasks.into_iter().map(judged).collect();
+        Evidence { tasks, for_others: self.for_others }
     }
 
     fn of(&mut self, task: &Name) -> &mut Gathered {

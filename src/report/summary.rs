@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::evidence::{Evidence, TaskEvidence};
 use super::fold::{self, Group};
 use super::folded_rows::rank;
+use super::for_others;
 use super::{short, status_word};
 use crate::id::Name;
 use crate::journal::log_line::{self, output_lines};
@@ -60,6 +61,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         let reason = log_line::cut(reason.lines().next().unwrap_or_default(), NOTE);
         let _ = writeln!(text, "hook failed:  {hook}: {reason}");
     }
+    text.push_str(&for_others::lines(evidence.for_others()));
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
         let tasks: Vec<_> = state.tasks_that_fell_short().into_iter().take(LISTED).collect();

@@ -215,6 +215,7 @@ env = { OF = "{{ tasks.done.output }}" }
             turns: 1,
             usage: Default::default(),
             shortfalls: Default::default(),
+            run_by_others: Vec::new(),
         };
         drafts.push(Draft::agent(&name("done"), &id, ended));
         let completed = TaskCompleted { attempt: 1, output: Output::whole("x") };

@@ -43,6 +43,7 @@ use crate::spec::{AgentSpec, ModelSpec};
 use crate::store::Store;
 use crate::tool::Toolbox;
 use crate::tool::sandbox::toolchains;
+use crate::tool::survey::watch::Watch;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{environment, own};
@@ -136,8 +137,11 @@ impl Prepared {
             Store::new(dir.spool(), results).waiting_while(report_full).redacting(secrets.clone());
         let wrapper =
             wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
+        let (root, store) = (workspace.root_path().to_owned(), Arc::new(store));
+        let watch = Watch::new(root, dir.path().to_owned(), store.clone(), secrets.clone());
         Ok(Services {
             run,
+            watch: Arc::new(watch),
             span: spans::run(run, &config.name),
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
@@ -146,8 +150,13 @@ impl Prepared {
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
+<<<<<<< HEAD
             store: Arc::new(store),
             env: Arc::new(environment_of_commands(config)),
+=======
+            store,
+            env: Arc::new(environment(config)),
+>>>>>>> part-e
             secrets,
             lost: Arc::default(),
             sandbox: self.sandbox.sandbox,

@@ -157,6 +157,7 @@ impl Forecast {
             turns: status.turn,
             usage: Usage::default(),
             shortfalls: Default::default(),
+            run_by_others: Vec::new(),
         };
         let draft = Draft::agent(&status.task.clone(), agent, ended);
         self.commit(now, vec![draft]);

@@ -934,7 +934,13 @@ fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {
     Draft::agent(
         task,
         agent,
-        AgentEnded { outcome, turns: 1, usage: Usage::default(), shortfalls: Default::default() },
+        AgentEnded {
+            outcome,
+            turns: 1,
+            usage: Usage::default(),
+            shortfalls: Default::default(),
+            run_by_others: Vec::new(),
+        },
     )
 }
 

@@ -1,6 +1,7 @@
 //! The hooks of a run: commands of the configuration that run at certain moments, and the records of
 //! their ends.
 
+use super::run_by_others::ChangedForOthers;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -180,13 +181,16 @@ pub struct HookFinished {
     /// Its duration in milliseconds.
     #[serde(default)]
     pub took_ms: u64,
+    /// The files that other programs run and that changed since the end of the last agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_by_others: Vec<ChangedForOthers>,
 }
 
 impl HookFinished {
     /// Makes the record of a hook that printed nothing.
     #[must_use]
     pub fn new(hook: Hook, error: Option<String>) -> Self {
-        Self { hook, error, output: String::new(), took_ms: 0 }
+        Self { hook, error, output: String::new(), took_ms: 0, run_by_others: Vec::new() }
     }
 }
 

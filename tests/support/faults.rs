@@ -605,6 +605,12 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         models: std::collections::HashMap::new(),
         tools: Toolbox::default(),
         workspace: Arc::new(Workspace::open(root).expect("opens")),
+        watch: Arc::new(callsheet::tool::survey::watch::Watch::new(
+            root.to_owned(),
+            root.to_owned(),
+            Arc::new(Store::new(root.join("spool"), root.join("results"))),
+            callsheet::redaction::Secrets::default(),
+        )),
         store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
         env: Arc::default(),
         lost: Arc::default(),

@@ -80,6 +80,7 @@ pub(super) fn of(document: &Document) -> Vec<Block> {
         page.push(Block::List(steps.map(|step| line(&step.what, &step.command)).collect()));
     }
     warnings(document, &mut page);
+    for_others(document, &mut page);
     page.push(heading("Tasks"));
     page.push(table(document));
     details(document, &mut page);
@@ -144,6 +145,15 @@ fn warnings(document: &Document, page: &mut Vec<Block>) {
     );
     if !lines.is_empty() {
         page.extend([heading("Warnings"), Block::List(lines)]);
+    }
+}
+
+fn for_others(document: &Document, page: &mut Vec<Block>) {
+    let changes = document.run_by_others.iter().take(LISTED);
+    let mut lines: Vec<_> = changes.map(|change| vec![foreign(change.line())]).collect();
+    more(document.run_by_others.len(), &mut lines);
+    if !lines.is_empty() {
+        page.extend([heading("Changed files that other programs run"), Block::List(lines)]);
     }
 }
 

@@ -237,7 +237,11 @@ fn outputs_have_their_hashes_and_a_new_one_replaces_the_old() {
     let failure = Failure::new(FailureKind::MaxTurns, "x");
     let outcome = Outcome::Failed { failure, partial: Some(partial) };
     let (turns, usage, shortfalls) = Default::default();
-    journal.add("a", Some("a"), AgentEnded { outcome, turns, usage, shortfalls });
+    journal.add(
+        "a",
+        Some("a"),
+        AgentEnded { outcome, turns, usage, shortfalls, run_by_others: Vec::new() },
+    );
     for output in ["one", "two"].map(Output::whole) {
         journal.add("a", None, TaskCompleted { attempt: 1, output });
     }
@@ -262,7 +266,7 @@ fn a_check_counts_by_its_verdict_and_the_last_one_speaks() {
     let ended = |text: &str| {
         let outcome = Outcome::Completed { output: Output::whole(text) };
         let (turns, usage, shortfalls) = Default::default();
-        AgentEnded { outcome, turns, usage, shortfalls }
+        AgentEnded { outcome, turns, usage, shortfalls, run_by_others: Vec::new() }
     };
     let mut journal = Journal::default();
     for (id, answer) in [("fix/check-1", "pass"), ("fix/check-2", "fail\nno tests")] {

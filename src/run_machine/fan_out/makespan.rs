@@ -83,6 +83,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
             turns: 1,
             usage: Usage::default(),
             shortfalls: Default::default(),
+            run_by_others: Vec::new(),
         };
         let task = machine.state().agents()[&agent].task.clone();
         let ended = record(Draft::agent(&task, &agent, ended));

@@ -1,0 +1,25 @@
+//! `show --changes`: prints the files that other programs run and that a run changed, with the
+//! differences. Reads the records alone: it runs no git, and nothing of the workspace.
+
+use serde_json::json;
+
+use crate::cli::{complain, evidence, say, say_json};
+use crate::exit::Exit;
+use crate::journal::file::RunDir;
+use crate::output::Stored;
+use crate::store;
+
+/// Prints the changes of the whole run.
+pub(super) fn show(dir: &RunDir, as_json: bool) -> Exit {
+    let evidence = evidence::read(dir);
+    let changes = evidence.for_others();
+    if as_json {
+        return say_json(&format!("{}\n", json!(changes)));
+    }
+    if changes.is_empty() {
+        complain("note: the run changed no file that is known to be run by other programs");
+    }
+    let text = |stored: &Stored| String::from_utf8(store::read(&dir.results(), stored).ok()?).ok();
+    let differences: String = changes.iter().map(|change| change.difference(text)).collect();
+    say(&differences)
+}

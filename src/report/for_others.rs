@@ -1,0 +1,122 @@
+//! The files that other programs run and that a run changed, for people: who changed what, and the
+//! difference. Pure.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use similar::TextDiff;
+
+use crate::event::{Event, Record};
+use crate::journal::log_line::cut;
+use crate::output::Stored;
+use crate::printable;
+use crate::spec::run_by_others::{ChangeOfFile, ChangedForOthers};
+
+/// The most files that a summary names.
+const LISTED: usize = 8;
+
+/// The most characters of a path in a summary.
+const PATH: usize = 200;
+
+/// A file that other programs run, and that was changed while a run worked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForOthers {
+    /// The path, relative to the workspace.
+    pub path: String,
+    /// The program that runs or trusts it.
+    pub program: String,
+    /// What became of it.
+    pub change: ChangeOfFile,
+    /// The agent whose end tells of the change, or the hook. If there are others, it was one of them.
+    pub by: Vec<String>,
+    /// The content before, if it is stored.
+    pub before: Option<Stored>,
+    /// The content after, if it is stored.
+    pub after: Option<Stored>,
+}
+
+impl ForOthers {
+    /// Returns the changes of which a record tells.
+    pub(super) fn of(record: &Record) -> Vec<Self> {
+        let (changes, by) = match (&record.event, &record.agent) {
+            (Event::AgentEnded(ended), Some(agent)) => (&ended.run_by_others, agent.to_string()),
+            (Event::HookFinished(finished), _) => {
+                (&finished.run_by_others, format!("the hook `{}`", finished.hook.key()))
+            }
+            _ => return Vec::new(),
+        };
+        let one = |change: &ChangedForOthers| {
+            let others = change.or_by.iter().map(ToString::to_string);
+            Self {
+                path: change.path.clone(),
+                program: change.program.clone(),
+                change: change.change,
+                by: std::iter::once(by.clone()).chain(others).collect(),
+                before: change.before.clone(),
+                after: change.after.clone(),
+            }
+        };
+        changes.iter().map(one).collect()
+    }
+
+    /// Returns the change in words. The path may be a model's.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let change = match self.change {
+            ChangeOfFile::Made => "made",
+            ChangeOfFile::Changed => "changed",
+            ChangeOfFile::Removed => "removed",
+        };
+        let by = match self.by.as_slice() {
+            [one] => format!("by {one}"),
+            many => format!("by one of: {}", many.join(", ")),
+        };
+        format!(
+            "{}  {change} {by}; run or trusted by {}",
+            cut(&printable::line(&self.path), PATH),
+            self.program
+        )
+    }
+
+    /// Returns the change with the difference between the two contents. `text` reads a stored one.
+    #[must_use]
+    pub fn difference(&self, text: impl Fn(&Stored) -> Option<String>) -> String {
+        let one = |stored: &Option<Stored>, is_there: bool| match stored {
+            Some(stored) => text(stored),
+            // A file that was not there has no content.
+            None => (!is_there).then(String::new),
+        };
+        let before = one(&self.before, self.change != ChangeOfFile::Made);
+        let after = one(&self.after, self.change != ChangeOfFile::Removed);
+        let mut lines = self.line();
+        lines.push('\n');
+        let (Some(before), Some(after)) = (before, after) else {
+            lines.push_str(
+                "  its content is not kept: it is large, no text, or may hold a secret\n\n",
+            );
+            return lines;
+        };
+        let diff = TextDiff::from_lines(&before, &after);
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, "{}", diff.unified_diff().context_radius(3));
+        lines
+    }
+}
+
+/// Returns the lines of a summary; empty if nothing of the kind was changed.
+#[must_use]
+pub fn lines(changes: &[ForOthers]) -> String {
+    if changes.is_empty() {
+        return String::new();
+    }
+    let noun = if changes.len() == 1 { "change" } else { "changes" };
+    let mut text = format!("\nrun by other programs: {} {noun}\n", changes.len());
+    for change in changes.iter().take(LISTED) {
+        let _ = writeln!(text, "  {}", change.line());
+    }
+    if changes.len() > LISTED {
+        let _ = writeln!(text, "  and {} more", changes.len() - LISTED);
+    }
+    text.push_str("the differences: callsheet show --changes\n");
+    text
+}

@@ -1,0 +1,157 @@
+//! Finds the files of a workspace that other programs run or trust, at any depth.
+//!
+//! One bounded walk, folders that are near the root first and folders of installed packages last, so that
+//! a bound leaves out what matters least. It follows no link and runs nothing: settings of git are read
+//! as text (`survey/git.rs`). `survey/watch.rs` compares two walks. Blocks.
+
+mod git;
+pub mod watch;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::{self, FileType};
+use std::path::{Path, PathBuf};
+
+use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
+
+/// The most entries of folders that a walk looks at: it takes about a second for them.
+const ENTRIES: usize = 500_000;
+
+/// The most files that a walk finds.
+const FOUND: usize = 20_000;
+
+/// The deepest folder that a walk looks into.
+const DEPTH: usize = 64;
+
+/// Folders with what package managers and builds put there. They come last, and what is only reported
+/// is not looked for in them: each package has a package.json or a Makefile of its own.
+const HEAVY: [&str; 8] =
+    ["node_modules", "target", ".venv", "venv", "vendor", "__pycache__", ".tox", ".transcripts"];
+
+/// What a walk found.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// Paths relative to the root, with the programs that run or trust them. A folder stands for all
+    /// that is in it.
+    pub found: BTreeMap<PathBuf, RunBy>,
+    /// True if nothing was left out because there was too much.
+    pub complete: bool,
+    left: usize,
+}
+
+/// Returns the protected paths that a workspace has at any depth, absolute, and those that settings of
+/// git in it name although they do not exist.
+#[must_use]
+pub fn find_protected(root: &Path) -> Vec<PathBuf> {
+    let Survey { found, .. } = Survey::of(root);
+    let protected = found.into_iter().filter(|(_, by)| by.protected);
+    protected.map(|(path, _)| root.join(path)).collect()
+}
+
+/// A folder that a walk has still to look into.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    depth: usize,
+    heavy: bool,
+}
+
+impl Survey {
+    /// Walks a workspace. What cannot be read is passed over.
+    #[must_use]
+    pub fn of(root: &Path) -> Self {
+        let mut survey = Self { complete: true, left: ENTRIES, ..Self::default() };
+        let first = Folder { path: PathBuf::new(), depth: 0, heavy: false };
+        let (mut near, mut last) = (VecDeque::from([first]), VecDeque::new());
+        while let Some(folder) = near.pop_front().or_else(|| last.pop_front()) {
+            for (inner, heavy) in survey.look_into(root, &folder) {
+                let inner = Folder { path: inner, depth: folder.depth + 1, heavy };
+                if inner.depth > DEPTH {
+                    survey.complete = false;
+                } else if heavy {
+                    last.push_back(inner);
+                } else {
+                    near.push_back(inner);
+                }
+            }
+        }
+        survey
+    }
+
+    /// Notes what a folder holds. Returns the folders in it, each with whether it is a heavy one.
+    fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<(PathBuf, bool)> {
+        let (mut inner, mut marks) = (Vec::new(), 0);
+        for (name, kind) in self.entries(&root.join(&folder.path)) {
+            let path = folder.path.join(&name);
+            marks += usize::from(matches!(name.to_str(), Some("HEAD" | "objects" | "refs")));
+            if name == GIT_FOLDER {
+                self.git(root, &path, kind);
+                continue;
+            }
+            match run_by_others::named(&name).filter(|by| by.protected || !folder.heavy) {
+                Some(by) => self.note(path, by),
+                None if kind.is_dir() => {
+                    let heavy = folder.heavy || HEAVY.iter().any(|heavy| name == *heavy);
+                    inner.push((path, heavy));
+                }
+                None => {}
+            }
+        }
+        // A folder that git takes for a repository, whatever its name.
+        if marks == 3 && !folder.path.as_os_str().is_empty() {
+            git::folder(self, root, &folder.path, &parent(&folder.path));
+            inner.retain(|(path, _)| !path.ends_with("objects") && !path.ends_with("refs"));
+        } else if marks > 0 && folder.path.as_os_str().is_empty() {
+            git::bare_root(self, root, marks);
+        }
+        inner
+    }
+
+    /// Notes the parts of a repository: of a folder, or of what a file names.
+    fn git(&mut self, root: &Path, path: &Path, kind: FileType) {
+        if kind.is_dir() {
+            git::folder(self, root, path, &parent(path));
+        } else {
+            self.note(path.to_owned(), git::BY);
+            git::file(self, root, path);
+        }
+    }
+
+    fn note(&mut self, path: PathBuf, by: RunBy) {
+        if self.found.len() >= FOUND {
+            self.complete = false;
+            return;
+        }
+        let known = self.found.entry(path).or_insert(by);
+        known.protected |= by.protected;
+    }
+
+    /// Returns the entries of a folder, as far as the bound allows.
+    fn entries(&mut self, folder: &Path) -> Vec<(std::ffi::OsString, FileType)> {
+        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            if self.left == 0 {
+                self.complete = false;
+                break;
+            }
+            self.left -= 1;
+            if let Ok(kind) = entry.file_type() {
+                found.push((entry.file_name(), kind));
+            }
+        }
+        found
+    }
+}
+
+fn parent(path: &Path) -> PathBuf {
+    path.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Returns true for the samples that `git init` puts beside hooks: git does not run them.
+fn is_sample(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("sample"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Tests of the walk and of the watch.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::watch::Watch;
+use super::*;
+use crate::id::AgentId;
+use crate::output::Stored;
+use crate::redaction::Secrets;
+use crate::spec::run_by_others::ChangeOfFile;
+use crate::store::Store;
+
+fn write(root: &Path, path: &str, text: &str) {
+    let file = root.join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
+}
+
+fn protected(root: &Path) -> Vec<String> {
+    let inner = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+    find_protected(root).into_iter().map(inner).collect()
+}
+
+#[test]
+fn every_form_of_git_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for path in [
+        ".git/HEAD",
+        ".git/hooks/pre-commit",
+        ".git/info/attributes",
+        ".git/modules/libs/foo/config",
+        ".git/modules/libs/foo/hooks/post-checkout",
+        ".git/modules/refs/HEAD",
+        ".git/modules/refs/config",
+        "a/b/c/.git/config",
+        "node_modules/p/.git/config",
+        "bare/HEAD",
+        "bare/refs/x",
+        "bare/objects/x",
+        "bare/config",
+        "real/config",
+        "real/hooks/x",
+        "common/config",
+        "scripts/clean.sh",
+        "scripts/monitor",
+        "hooks/config",
+    ] {
+        write(root, path, "");
+    }
+    write(
+        root,
+        ".git/config",
+        "[core] fsmonitor = ./scripts/monitor\n  hooksPath = my/hooks\n[include]\n path = \"../more\"\n\
+         [filter \"x\"]\n clean = sh scripts/clean.sh %f\n[includeIf \"gitdir:x\"] path = /etc/passwd\n",
+    );
+    write(root, "more", "[diff \"y\"]\n textconv = \\\n scripts/text\n[include]\npath = more\n");
+    write(root, "scripts/text", "");
+    write(root, "tree/.git", "gitdir: ../real\n");
+    write(root, "real/commondir", "../common\n");
+    let found = protected(root);
+    for path in [
+        ".git/config",
+        ".git/hooks",
+        ".git/info/attributes",
+        ".git/modules/libs/foo/config",
+        ".git/modules/libs/foo/hooks",
+        ".git/modules/refs/config",
+        "a/b/c/.git/config",
+        "node_modules/p/.git/config",
+        "bare/config",
+        "tree/.git",
+        "real/config",
+        "real/hooks",
+        "real/commondir",
+        "common/config",
+        "scripts/clean.sh",
+        "scripts/monitor",
+        "scripts/text",
+        "my/hooks",
+        "more",
+    ] {
+        assert!(found.iter().any(|other| other == path), "{path}: {found:?}");
+    }
+    assert!(!found.iter().any(|path| path.starts_with("hooks") || path.contains("passwd")));
+}
+
+#[test]
+fn odd_files_neither_stop_nor_mislead_a_walk() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    symlink("/", root.join("all")).unwrap();
+    symlink(".", root.join("loop")).unwrap();
+    fs::create_dir_all(root.join(".git")).unwrap();
+    symlink("/dev/zero", root.join(".git/config")).unwrap();
+    fs::create_dir_all(root.join("b/.git")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        root.join("b/.git/config"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    write(root, "c/.git", "gitdir: ../../../../../../etc\n");
+    write(root, "d/.git/commondir", ".\n");
+    let found = protected(root);
+    let expected = ["b/.git/config", "c/.git", "d/.git/commondir", ".git/config"];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(expected.iter().all(|path| found.iter().any(|other| other == path)), "{found:?}");
+    assert!(Survey::of(root).complete);
+    let mut deep = root.join("deep");
+    for _ in 0..DEPTH + 2 {
+        deep = deep.join("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    assert!(!Survey::of(root).complete);
+}
+
+#[test]
+fn a_watch_tells_what_was_made_changed_and_removed_and_by_whom() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("ws");
+    let run = dir.path().join("run");
+    for path in ["Makefile", "gone/package.json", "src/main.rs", ".git/config", "same/Makefile"] {
+        write(&root, path, "before\n");
+    }
+    fs::create_dir_all(run.join("results")).unwrap();
+    let store = Arc::new(Store::new(run.join("spool"), run.join("results")));
+    let new = || Watch::new(root.clone(), run.clone(), store.clone(), Secrets::default());
+    let (first, one, two) = (new(), AgentId::from_text("one"), AgentId::from_text("two"));
+    assert!(first.ended(Some(&one)).is_empty(), "nothing was looked at yet");
+    assert!(!first.note(Some(&one)));
+    first.begin();
+    assert!(first.note(Some(&two)));
+    write(&root, "Makefile", "after\n");
+    write(&root, "same/Makefile", "before\n");
+    write(&root, "new/.git/hooks/pre-push", "evil\n");
+    write(&root, "new/.git/hooks/pre-push.sample", "no\n");
+    write(&root, "src/main.rs", "not run by others\n");
+    fs::remove_file(root.join("gone/package.json")).unwrap();
+    let changes = first.ended(Some(&one));
+    let told: Vec<_> =
+        changes.iter().map(|c| (c.path.as_str(), c.change, c.program.as_str())).collect();
+    let expected = [
+        ("Makefile", ChangeOfFile::Changed, "make"),
+        ("new/.git/hooks/pre-push", ChangeOfFile::Made, "git"),
+        ("gone/package.json", ChangeOfFile::Removed, "npm"),
+    ];
+    assert_eq!(told, expected);
+    assert!(changes.iter().all(|change| change.or_by == [two.clone()]));
+    let kept = |stored: &Option<Stored>| {
+        fs::read_to_string(store.path_of(stored.as_ref().unwrap())).unwrap()
+    };
+    assert_eq!(
+        (kept(&changes[0].before), kept(&changes[0].after)),
+        ("before\n".into(), "after\n".into())
+    );
+    assert!(first.ended(Some(&two)).is_empty(), "each change is told once");
+    // What was changed when a process died is told by the next one.
+    fs::set_permissions(root.join(".git/config"), fs::Permissions::from_mode(0o755)).unwrap();
+    let second = new();
+    assert!(second.concerns(&two));
+    let changes = second.ended(Some(&two));
+    assert_eq!(changes.len(), 1);
+    assert_eq!((changes[0].path.as_str(), &changes[0].or_by[..]), (".git/config", &[][..]));
+}
+
+#[test]
+#[ignore = "makes 100,000 files: about 10 s"]
+fn a_walk_of_a_large_tree_is_fast() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in 0..1_000 {
+        let folder = dir.path().join(format!("{}/{folder}", folder % 30));
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..100 {
+            fs::write(folder.join(format!("source_{file}.rs")), "").unwrap();
+        }
+    }
+    let began = Instant::now();
+    assert!(Survey::of(dir.path()).complete);
+    let took = began.elapsed();
+    println!("100,000 files: {took:?}");
+    assert!(took.as_secs() < 5, "{took:?}");
+}
