@@ -9,12 +9,14 @@ use super::StartError;
 use super::wall::{self, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
-use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec, TRUSTED};
+use crate::spec::run_by_others;
+use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
 use crate::tool::bash;
 use crate::tool::room;
 use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe};
+use crate::tool::survey::find_protected;
 use crate::tool::wrapper::Wrapper;
 use crate::trust::{self, Store};
 
@@ -45,7 +47,7 @@ pub fn proof(config: &Config) -> Option<SandboxProof> {
         return None;
     }
     let program = Wrapper::this_program();
-    let proved = match policy(config, Making::Nothing) {
+    let proved = match policy(config, &protected(config), Making::Nothing) {
         Ok(policy) => proved(config, &policy, program.as_deref()),
         Err(reason) => Err(missing(config, reason)),
     };
@@ -85,6 +87,7 @@ fn proved(
 /// without one, and the configuration does not need one.
 pub(super) async fn prepare(
     config: &Config,
+    protected: &[PathBuf],
     program: Option<PathBuf>,
 ) -> Result<Prepared, StartError> {
     if !is_wanted(config) {
@@ -95,7 +98,7 @@ pub(super) async fn prepare(
     }
     // What a person has said about this machine is said about machines, not about a project that cannot be
     // walled in.
-    let policy = policy(config, Making::Folders).map_err(StartError::Sandbox)?;
+    let policy = policy(config, protected, Making::Folders).map_err(StartError::Sandbox)?;
     let (own, tried) = (config.clone(), policy.clone());
     let proving = tokio::task::spawn_blocking(move || {
         let prove = || proved(&own, &tried, program.as_deref());
@@ -169,11 +172,18 @@ fn runs_commands(config: &Config) -> bool {
 }
 
 /// Returns what the commands of a run may reach.
-fn policy(config: &Config, making: Making) -> Result<Policy, String> {
+fn policy(config: &Config, protected: &[PathBuf], making: Making) -> Result<Policy, String> {
     let named = named(config);
-    let is_named = |path: &PathBuf| named.iter().any(|root| path.starts_with(root));
-    let mut kept: Vec<PathBuf> =
-        protected(config).into_iter().filter(|path| !is_named(path)).collect();
+    let below = |path: &Path| path.strip_prefix(&config.root).map(Path::to_owned).ok();
+    // A root lifts the protection of what other programs run only if it names such a thing: `src` does not
+    // lift that of `src/.vscode`.
+    let is_lifted = |root: &PathBuf, path: &PathBuf| {
+        let is_theirs = below(path).is_some_and(|path| run_by_others::protected(&path).is_some());
+        let names_theirs = || below(root).is_some_and(|root| run_by_others::lifts(&root));
+        path.starts_with(root) && (!is_theirs || names_theirs())
+    };
+    let is_named = |path: &&PathBuf| named.iter().any(|root| is_lifted(root, path));
+    let mut kept: Vec<PathBuf> = protected.iter().filter(|path| !is_named(path)).cloned().collect();
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
     kept.extend(store());
     wall::policy(config, kept, making)
@@ -192,10 +202,12 @@ pub(super) fn named(config: &Config) -> Vec<PathBuf> {
 }
 
 /// Returns the paths that no tool changes: what the configuration names, what other programs run, and
-/// the records.
+/// the records. Walks the workspace.
 pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     let root = |path: &str| config.root.join(path);
-    let mut found: Vec<PathBuf> = TRUSTED.into_iter().map(root).collect();
+    // Some may come into being later.
+    let mut found: Vec<PathBuf> = run_by_others::TRUSTED.into_iter().map(root).collect();
+    found.extend(find_protected(&config.root));
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
     found.extend(store().filter(|store| store.starts_with(&config.root)));
@@ -205,11 +217,6 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
         _ => None,
     });
     found.extend(scripts);
-    // Submodules and work trees have settings and hooks of their own.
-    let modules = std::fs::read_dir(root(".git/modules")).into_iter().flatten().flatten();
-    found.extend(
-        modules.flat_map(|module| ["config", "hooks"].map(|name| module.path().join(name))),
-    );
     let hooks = config.compaction.hooks.commands().flatten();
     found.extend(hooks.map(|word| root(word)).filter(|path| path.is_file()));
     let set = config.hooks.set();

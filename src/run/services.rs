@@ -103,8 +103,9 @@ impl Prepared {
         for tool in &options.tools {
             tools.insert(tool.clone());
         }
-        let workspace = workspace(config)?;
-        let sandbox = sandbox::prepare(config, wrapper_program(options)).await?;
+        let protected = sandbox::protected(config);
+        let workspace = workspace(config, &protected)?;
+        let sandbox = sandbox::prepare(config, &protected, wrapper_program(options)).await?;
         // All providers are asked at once, so that several models delay a run no more than one.
         let services = known.into_iter().map(|(spec, model, retry)| {
             let in_use = config.models_in_use.contains(&spec.name);
@@ -150,13 +151,8 @@ impl Prepared {
             models: self.models,
             tools: self.tools,
             workspace: Arc::new(workspace),
-<<<<<<< HEAD
-            store: Arc::new(store),
-            env: Arc::new(environment_of_commands(config)),
-=======
             store,
-            env: Arc::new(environment(config)),
->>>>>>> part-e
+            env: Arc::new(environment_of_commands(config)),
             secrets,
             lost: Arc::default(),
             sandbox: self.sandbox.sandbox,
@@ -186,7 +182,7 @@ pub fn front(config: &Config, definition: &Name, depth: u32) -> Option<Front> {
     let stock = Stock {
         agents: &definitions(config),
         tools: &toolbox(config),
-        workspace: &workspace(config).ok()?,
+        workspace: &workspace(config, &[]).ok()?,
         preset: &config.compaction.preset,
         limits: &config.limits,
     };
@@ -311,11 +307,11 @@ fn opening(path: &Path, source: std::io::Error) -> StartError {
     StartError::Workspace { what: path.display().to_string(), source }
 }
 
-fn workspace(config: &Config) -> Result<Workspace, StartError> {
+fn workspace(config: &Config, protected: &[PathBuf]) -> Result<Workspace, StartError> {
     let opened = Workspace::open(&config.root);
     let mut workspace = opened.map_err(|source| opening(&config.root, source))?;
     workspace = workspace.protect(&config.state_dir);
-    workspace = workspace.keep(&sandbox::protected(config), &sandbox::named(config));
+    workspace = workspace.keep(protected, &sandbox::named(config));
     for root in &config.read_only_roots {
         let with = workspace.with_read_only_root(root);
         workspace = with.map_err(|source| opening(root, source))?;

@@ -38,6 +38,9 @@ const CACHING: [&str; 7] = [
 /// Open files that this process needs beside those that a policy holds: journals, logs, pipes, sockets.
 const OTHER_FILES: u64 = 512;
 
+/// The most paths that are made read-only for each command: a few microseconds each.
+const MOST_PROTECTED: usize = 10_000;
+
 /// Which folders may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Making {
@@ -68,6 +71,13 @@ pub(super) fn policy(
         Ok(below) => real.join(below),
         Err(_) => path,
     };
+    if protected.len() > MOST_PROTECTED {
+        return Err(format!(
+            "the workspace holds {} paths that are protected, over {MOST_PROTECTED}: each command would \
+             take a second to make them read-only; move some of its repositories elsewhere",
+            protected.len()
+        ));
+    }
     let spec = &config.sandbox;
     let protected = protected.into_iter().map(|path| Place::from(in_place(path))).collect();
     let (network, hosts, limits) = (spec.network, spec.hosts.clone(), spec.limits.clone());

@@ -383,7 +383,7 @@ fn protected_below_git(path: &Path) -> bool {
     let inner: std::path::PathBuf = parts[at + 1..].iter().collect();
     let holds = |part: &&str| Path::new(part).starts_with(&inner);
     parts.len() == at + 1
-        || GIT_PARTS.iter().any(|part| holds(&part))
+        || GIT_PARTS.iter().any(holds)
         || inner.starts_with("modules")
 }
 

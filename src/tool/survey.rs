@@ -40,11 +40,13 @@ pub struct Survey {
 }
 
 /// Returns the protected paths that a workspace has at any depth, absolute, and those that settings of
-/// git in it name although they do not exist.
+/// git in it name although they do not exist. Those in folders of installed packages are left out: nobody
+/// opens one with an editor, and they must be removable.
 #[must_use]
 pub fn find_protected(root: &Path) -> Vec<PathBuf> {
     let Survey { found, .. } = Survey::of(root);
-    let protected = found.into_iter().filter(|(_, by)| by.protected);
+    let is_heavy = |path: &Path| path.iter().any(|part| HEAVY.iter().any(|heavy| part == *heavy));
+    let protected = found.into_iter().filter(|(path, by)| by.protected && !is_heavy(path));
     protected.map(|(path, _)| root.join(path)).collect()
 }
 
