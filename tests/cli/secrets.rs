@@ -114,10 +114,17 @@ fn a_variable_of_the_loader_changes_the_command_and_not_the_program() {
 #[test]
 fn folders_of_killed_commands_are_removed_and_no_others() {
     let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
-    let temporary = desk.path().join("temporary");
-    desk.write("temporary/callsheet-2024999-notes/mine", "precious");
+    // Outside of the workspace: a command could write there.
+    let place = tempfile::tempdir().expect("a folder");
+    let temporary = place.path().to_owned();
+    let write = |name: &str, text: &str| {
+        let path = temporary.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        std::fs::write(path, text).expect("written");
+    };
+    write("callsheet-2024999-notes/mine", "precious");
     for folder in ["left", "held", "new"] {
-        desk.write(&format!("temporary/.callsheet-command-{folder}/file"), "x");
+        write(&format!(".callsheet-command-{folder}/file"), "x");
     }
     let open = |folder: &str| {
         let folder = temporary.join(format!(".callsheet-command-{folder}"));
