@@ -40,7 +40,7 @@ pub fn texts_of_header(value: &str) -> impl Iterator<Item = String> {
 /// Secret texts that no record may contain.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// The secrets as they were given.
+    /// The secrets as they were given, and their parts that are secrets of their own.
     texts: Arc<[String]>,
     /// The secrets in every spelling that is replaced, the longest first.
     spelled: Arc<[String]>,
@@ -57,6 +57,10 @@ impl Secrets {
         if given.is_empty() {
             return Self::default();
         }
+        let parts: Vec<String> = given.iter().flat_map(|secret| parts(secret)).collect();
+        let mut given: Vec<String> = given.into_iter().chain(parts).filter(is_long).collect();
+        given.sort_unstable();
+        given.dedup();
         let mut spelled: Vec<String> =
             given.iter().flat_map(|secret| spellings(secret)).filter(is_long).collect();
         spelled.sort_unstable();
@@ -140,22 +144,71 @@ impl Secrets {
     }
 }
 
+/// Returns the parts of a secret that programs print alone: the password of an address, and the lines of a
+/// PEM, which show up one by one where a program prints a file with numbers or indented.
+fn parts(secret: &str) -> Vec<String> {
+    if secret.contains("-----BEGIN ") {
+        let is_of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+        // Where a PEM stands in a variable, its lines are often parted by the two characters `\n`.
+        let lines = secret.split(['\n', '\r']).flat_map(|line| line.split("\\n")).map(str::trim);
+        return lines
+            .filter(|line| line.len() >= SHORTEST_WORD && line.bytes().all(is_of_key))
+            .map(str::to_owned)
+            .collect();
+    }
+    address::password(secret)
+}
+
+/// The characters beside letters and digits that programs leave as they are in a part of a URL: the
+/// standard's, Python's `quote`, JavaScript's `encodeURIComponent` and `encodeURI`, and those of forms.
+const LEFT_IN_URLS: [&str; 6] =
+    ["-._~", "-._~/", "-._~!*'()", "-._~!*'();/?:@&=+$,#", "-._", "*-._"];
+
+/// Returns a text as programs write it in a URL: with each set of characters that are left, and with
+/// both cases of the digits.
+fn in_urls(secret: &str) -> impl Iterator<Item = String> {
+    LEFT_IN_URLS.into_iter().flat_map(move |left| {
+        [false, true].map(|is_lower| {
+            let spell = |byte: u8| match byte {
+                _ if byte.is_ascii_alphanumeric() || left.as_bytes().contains(&byte) => {
+                    char::from(byte).to_string()
+                }
+                _ if is_lower => format!("%{byte:02x}"),
+                _ => format!("%{byte:02X}"),
+            };
+            secret.bytes().map(spell).collect()
+        })
+    })
+}
+
+/// Returns a text as it stands between the quotes of a JSON text: as most programs write it, with `\/`, and
+/// with numbers for what is not ASCII.
+fn in_json(secret: &str) -> impl Iterator<Item = String> {
+    let json = Value::from(secret).to_string();
+    let plain = json[1..json.len() - 1].to_owned();
+    let spell = |character: char| match character.is_ascii() {
+        true => character.to_string(),
+        false => {
+            let units = character.encode_utf16(&mut [0; 2]).to_vec();
+            units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+        }
+    };
+    let ascii: String = plain.chars().map(spell).collect();
+    [plain, ascii].into_iter().flat_map(|text| [text.replace('/', "\\/"), text])
+}
+
 /// Returns a secret in the spellings in which tools commonly print it: as it is, as a JSON text, in
 /// a URL, in hexadecimal, and in base64, where it may begin at any of three places of a group.
 fn spellings(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
-    let json = Value::from(secret).to_string();
-    let unreserved = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
-    let url: String = bytes
-        .iter()
-        .map(|byte| match unreserved(byte) {
-            true => char::from(*byte).to_string(),
-            false => format!("%{byte:02X}"),
-        })
-        .collect();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut all = vec![secret.to_owned(), json[1..json.len() - 1].to_owned()];
-    all.extend([url.to_lowercase(), url, hex.to_uppercase(), hex]);
+    let mut all = vec![secret.to_owned(), hex.to_uppercase(), hex];
+    all.extend(in_json(secret));
+    for url in in_urls(secret) {
+        // Forms write a space as `+`.
+        all.push(url.replace("%20", "+"));
+        all.push(url);
+    }
     for before in 0..3 {
         let padded = [&[0; 2][..before], bytes].concat();
         for alphabet in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
@@ -364,6 +417,64 @@ mod tests {
         secrets.redact(&mut url);
         assert_eq!(url, "?k=[redacted]&x");
         assert_eq!(secrets.texts(), [secret]);
+    }
+
+    #[test]
+    fn a_secret_is_found_as_programs_write_it_in_urls_and_json() {
+        let secret = "aB/c+d e:~9\u{e9}Zz";
+        let secrets = Secrets::new([secret.to_owned()]);
+        let spelled = [
+            // Python: quote, quote_plus, json.dumps.
+            "aB/c%2Bd%20e%3A~9%C3%A9Zz",
+            "aB%2Fc%2Bd+e%3A~9%C3%A9Zz",
+            "aB/c+d e:~9\\u00e9Zz",
+            // PHP: urlencode, json_encode, also without numbers.
+            "aB%2Fc%2Bd+e%3A%7E9%C3%A9Zz",
+            "aB\\/c+d e:~9\\u00e9Zz",
+            "aB\\/c+d e:~9\u{e9}Zz",
+            // JavaScript: encodeURI.
+            "aB/c+d%20e:~9%C3%A9Zz",
+            // Digits in lower case, with the letters of the secret as they are.
+            "aB%2fc%2bd%20e%3a~9%c3%a9Zz",
+            "aB/c%2bd%20e%3a~9%c3%a9Zz",
+        ];
+        for spelled in spelled {
+            let mut text = format!("<{spelled}>");
+            secrets.redact(&mut text);
+            assert_eq!(text, "<[redacted]>", "{spelled}");
+        }
+    }
+
+    #[test]
+    fn the_password_of_an_address_and_the_lines_of_a_pem_are_secrets_of_their_own() {
+        let line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7";
+        let other = "VJTUt9Us8cKjMzEfYyjiWA4R4";
+        let pem =
+            format!("-----BEGIN PRIVATE KEY-----\n{line}\r\n{other}\n-----END PRIVATE KEY-----\n");
+        let words =
+            format!("{{\"k\": \"-----BEGIN KEY-----\\n{line}\\n{other}\\n-----END KEY-----\"}}");
+        for secret in [pem, words] {
+            let secrets = Secrets::new([secret]);
+            let mut text = format!("1 {line}\n2 {other}\n-----BEGIN KEY-----");
+            secrets.redact(&mut text);
+            assert_eq!(text, "1 [redacted]\n2 [redacted]\n-----BEGIN KEY-----");
+            // The wrapper of a command is given the texts, and makes the same of them.
+            assert_eq!(Secrets::new(secrets.texts().to_vec()).spelled, secrets.spelled);
+        }
+        let cases = [
+            ("postgres://app:s3cr%2Fetpw@db:5432/app?x=1", "s3cr%2Fetpw", true),
+            ("postgres://app:s3cr%2Fetpw@db:5432/app", "s3cr/etpw", true),
+            ("mysql+pymysql://u:p@ss:w0rd@db/x", "p@ss:w0rd", true),
+            ("redis://:longpassword@h", "longpassword", true),
+            // A text that short would be found by chance, and these are no passwords.
+            ("postgres://app:short@db/app", "short", false),
+            ("https://host.example:8080/path@1", "8080/path", false),
+            ("https://longusername@host.example/", "host.example", false),
+        ];
+        for (address, password, is_secret) in cases {
+            let secrets = Secrets::new([address.to_owned()]);
+            assert_eq!(secrets.are_in(&format!("pw={password};")), is_secret, "{address}");
+        }
     }
 
     #[test]

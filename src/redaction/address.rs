@@ -44,6 +44,14 @@ pub fn texts_of_address(address: &str) -> Vec<String> {
     all
 }
 
+/// Returns the passwords of an address with a scheme, as they are written and as they are sent.
+pub(super) fn password(address: &str) -> Vec<String> {
+    let parts = parts(address);
+    let password = parts.user.filter(|_| !parts.scheme.is_empty());
+    let password = password.and_then(|user| user.split_once(':')).map(|(_, password)| password);
+    password.into_iter().flat_map(|password| [password.to_owned(), sent(password)]).collect()
+}
+
 /// Returns an address as it may be told: without its keys.
 #[must_use]
 pub fn without_keys(address: &str) -> String {

@@ -225,7 +225,23 @@ const HOSTILE: &[&str] = &[
     "bash -c 'echo > /dev/tcp/127.0.0.1/'$PORT && echo GOT",
     "bash -c 'echo > /dev/udp/127.0.0.1/'$PORT && echo GOT",
     "python3 -c 'import socket,os; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b\"x\", os.environ[\"SOCK\"] + \"-datagrams\")' && echo GOT",
+    "python3 -c 'import socket,os; s = socket.socket(socket.AF_UNIX, socket.SOCK_RAW); s.sendto(b\"x\", os.environ[\"SOCK\"] + \"-datagrams\")' && echo GOT",
+    "python3 -c 'import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)' && echo GOT",
+    "python3 -c 'import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)' && echo GOT",
     "curl -s http://127.0.0.1:$PORT && echo GOT",
+    // Files that give the rights of their owner to whoever runs them.
+    "touch u1 && chmod u+s u1 && echo GOT",
+    "touch u2 && chmod 4755 u2 && echo GOT",
+    "[ $(id -u) = 0 ] && touch u3 && chmod g+s u3 && echo GOT",
+    "touch u4 && python3 -c 'import os; os.fchmod(os.open(\"u4\", 0), 0o4755)' && echo GOT",
+    "python3 -c 'import os; os.open(\"u5\", os.O_CREAT | os.O_WRONLY, 0o4755)' && [ -u u5 ] && echo GOT",
+    "python3 -c 'import os; f = os.open(\".\", os.O_TMPFILE | os.O_WRONLY, 0o4755); exit(not os.fstat(f).st_mode & 0o4000)' && echo GOT",
+    "python3 -c 'import os, stat; os.mknod(\"u6\", stat.S_IFREG | 0o4755)' && [ -u u6 ] && echo GOT",
+    "python3 -c 'import ctypes; ctypes.CDLL(None).syscall(85, b\"u7\", 0o4755)'; [ -u u7 ] && echo GOT",
+    "python3 -c 'import ctypes, struct; ctypes.CDLL(None).syscall(437, -100, b\"u8\", struct.pack(\"QQQ\", 0o101, 0o4755, 0), 24)'; [ -u u8 ] && echo GOT",
+    "touch u9; python3 -c 'import ctypes; ctypes.CDLL(None).syscall(452, -100, b\"u9\", 0o4755, 0)'; [ -u u9 ] && echo GOT",
+    "cp /usr/bin/env u10 && chmod 6755 u10 && echo GOT",
+    "install -m 4755 /usr/bin/env u11 && [ -u u11 ] && echo GOT",
     "ping -c1 -W1 127.0.0.1 && echo GOT",
     // System calls that could undo the rest: ptrace, io_uring_setup, bpf, keyctl, userfaultfd, perf.
     "python3 -c 'import ctypes; l = ctypes.CDLL(None); exit(l.syscall(101, 0, 0, 0, 0) != 0)' && echo GOT",
@@ -460,6 +476,16 @@ const ORDINARY: &[(&str, &str, &str)] = &[
         "mkdir -p n && echo '{\"name\": \"n\", \"scripts\": {\"test\": \"node -e \\\"console.log(6*7)\\\"\"}}' > n/package.json && cd n && npm test --silent",
         "42",
     ),
+    (
+        "chmod",
+        "touch m && chmod 1755 m && chmod a+x,u-s m && mkdir -m 700 d && stat -c %a m d",
+        "1755\n700",
+    ),
+    (
+        "python3",
+        "python3 -c 'import socket; a, b = socket.socketpair(); a.send(b\"x\"); c, d = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET); c.send(b\"yz\"); print(b.recv(9) + d.recv(9))'",
+        "xyz",
+    ),
     ("make", "printf 'all:\\n\\t@echo made\\n' > Makefile && make", "made"),
     (
         "gcc",
@@ -603,6 +629,14 @@ fn single_hosts_are_reached_through_the_proxy_and_nothing_else_is() {
         cases.push((perl("AF_INET", "SOCK_RAW"), vec![refused]));
         cases.push((perl("AF_INET6", "SOCK_DGRAM"), vec![refused]));
         cases.push((perl("16", "SOCK_RAW"), vec![refused]));
+        let pair = |kind: &str| {
+            format!(
+                "perl -MSocket -e 'print socketpair(my $s, my $t, AF_UNIX, {kind}, 0) ? \"made\" : \"$!\"'"
+            )
+        };
+        cases.push((pair("SOCK_RAW"), vec![refused]));
+        cases.push((pair("SOCK_DGRAM"), vec![refused]));
+        cases.push((pair("SOCK_STREAM"), vec!["made"]));
         cases.push((perl("AF_INET6", "SOCK_STREAM"), vec!["made"]));
     }
     if has("curl") {

@@ -1,4 +1,5 @@
-//! The system calls that a command may not make: those that could undo the sandbox, and sockets.
+//! The system calls that a command may not make: those that could undo the sandbox, sockets, and those
+//! that would give its rights to whoever runs a file.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -72,8 +73,49 @@ const OTHERS: [(i64, u8); 7] = [
     (libc::SYS_ioprio_set, 1),
 ];
 
+/// Calls whose arguments lie in memory, which a filter cannot read. They are told to be missing, so that
+/// programs fall back on calls that it can read: `clone` and `openat`.
+const UNREADABLE: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// The call `fchmodat2`, which has this number on all machines. The C library does not name it for each.
+const FCHMODAT2: i64 = 452;
+
+/// Calls that change the mode of a file, with the argument that is the mode.
+const MODES: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that make a file if their flags say so, with the arguments that are the flags and the mode.
+const OPENING: &[(i64, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// The flags by which such a call makes a file. The mode means nothing without one of them.
+const CREATING: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
+
 /// The bits of the second argument of `socket` that hold the type.
 const SOCKET_TYPES: u64 = 0xf;
+
+/// Types of sockets that are of use only when they are connected: nothing is sent to a name.
+const CONNECTED: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+
+/// Families of sockets for a command that may use the whole network. Of the others, some lead past the network
+/// (to the host of a virtual machine, to devices), and all are parts of the kernel that no tool needs.
+const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+
+/// The type by which a socket of the internet is one of packets. It is obsolete.
+const PACKETS: i32 = 10;
 
 /// The flags of `clone` that make a namespace.
 const NAMESPACES: [i32; 7] = [
@@ -120,9 +162,11 @@ fn always(refused: &SeccompAction) -> Result<BpfProgram, Box<dyn Error>> {
     // The number of the call is the first word of what a filter reads.
     let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)?];
     let x32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
-    program.push(step(x32, X32, distance(0)? + 3)?);
-    // Its flags lie in memory, which a filter cannot read. The C library uses `clone` instead.
-    program.push(step(is, u32::try_from(libc::SYS_clone3)?, distance(0)? + 2)?);
+    let unreadable = u8::try_from(UNREADABLE.len())?;
+    program.push(step(x32, X32, distance(0)? + 2 + unreadable)?);
+    for (call, left) in UNREADABLE.iter().zip((0..unreadable).rev()) {
+        program.push(step(is, u32::try_from(*call)?, distance(0)? + 2 + left)?);
+    }
     for (number, call) in DENIED.iter().enumerate() {
         program.push(step(is, u32::try_from(*call)?, distance(number)?)?);
     }
@@ -147,41 +191,110 @@ fn conditional(policy: &Policy) -> Result<Rules, Box<dyn Error>> {
     for (call, argument) in OTHERS {
         rules.insert(call, vec![rule(argument, Ne, 0)?]);
     }
-    if !policy.network {
-        sockets(policy, &mut rules)?;
+    modes(&mut rules)?;
+    match policy.network {
+        true => whole_network(&mut rules)?,
+        false => sockets(policy, &mut rules)?,
     }
     Ok(rules)
 }
 
+/// Adds the refusals of files that give the rights of their owner to whoever runs them: a command that
+/// root starts would leave a way to root behind for every user. The bit of the group is refused to root
+/// only: a filter cannot tell folders from files, and folders of a team carry it.
+fn modes(rules: &mut Rules) -> Result<(), Box<dyn Error>> {
+    let bits: &[u32] = match rustix::process::geteuid().is_root() {
+        true => &[libc::S_ISUID, libc::S_ISGID],
+        false => &[libc::S_ISUID],
+    };
+    let has = |argument, bit: u32| {
+        let bit = u64::from(bit);
+        SeccompCondition::new(argument, Dword, MaskedEq(bit), bit)
+    };
+    for (call, mode) in MODES {
+        let refused = bits.iter().map(|bit| SeccompRule::new(vec![has(*mode, *bit)?]));
+        rules.insert(*call, refused.collect::<Result<_, _>>()?);
+    }
+    for (call, flags, mode) in OPENING {
+        let pairs = bits.iter().flat_map(|bit| CREATING.map(|flag| (*bit, flag.cast_unsigned())));
+        let refused =
+            pairs.map(|(bit, flag)| SeccompRule::new(vec![has(*flags, flag)?, has(*mode, bit)?]));
+        rules.insert(*call, refused.collect::<Result<_, _>>()?);
+    }
+    Ok(())
+}
+
+/// Returns the condition that an argument of a call is, or is not, a value.
+fn argument(
+    number: u8,
+    operator: seccompiler::SeccompCmpOp,
+    value: i32,
+) -> Result<SeccompCondition, Box<dyn Error>> {
+    Ok(SeccompCondition::new(number, Dword, operator, u64::try_from(value)?)?)
+}
+
+/// Returns the refusals of every type of socket but these.
+fn types_but(allowed: &[i32]) -> Result<Vec<Vec<SeccompCondition>>, Box<dyn Error>> {
+    let refused = (0..=0xf).filter(|kind| !allowed.contains(kind));
+    refused.map(|kind| Ok(vec![argument(1, MaskedEq(SOCKET_TYPES), kind)?])).collect()
+}
+
+/// Returns the refusal of every family of sockets but these.
+fn families_but(allowed: &[i32]) -> Result<Vec<SeccompCondition>, Box<dyn Error>> {
+    allowed.iter().map(|family| argument(0, Ne, *family)).collect()
+}
+
+fn insert(
+    rules: &mut Rules,
+    call: i64,
+    refused: Vec<Vec<SeccompCondition>>,
+) -> Result<(), Box<dyn Error>> {
+    let refused: Result<Vec<_>, _> = refused.into_iter().map(SeccompRule::new).collect();
+    rules.insert(call, refused?);
+    Ok(())
+}
+
+/// Adds the refusals of sockets for a command that may use the whole network.
+fn whole_network(rules: &mut Rules) -> Result<(), Box<dyn Error>> {
+    let kind = |kind| argument(1, MaskedEq(SOCKET_TYPES), kind);
+    let refused = vec![
+        families_but(&FAMILIES)?,
+        // The C library asks the kernel for addresses when it looks up a name: `NETLINK_ROUTE`. The others
+        // lead to the firewall, to the log of the kernel and to devices.
+        vec![argument(0, Eq, libc::AF_NETLINK)?, argument(2, Ne, libc::NETLINK_ROUTE)?],
+        vec![argument(0, Eq, libc::AF_INET)?, kind(libc::SOCK_RAW)?],
+        vec![argument(0, Eq, libc::AF_INET6)?, kind(libc::SOCK_RAW)?],
+        vec![kind(PACKETS)?],
+    ];
+    insert(rules, libc::SYS_socket, refused)?;
+    insert(rules, libc::SYS_socketpair, vec![families_but(&[libc::AF_UNIX])?])
+}
+
 /// Adds the refusals of sockets for a command that may not use the whole network.
 fn sockets(policy: &Policy, rules: &mut Rules) -> Result<(), Box<dyn Error>> {
-    let is = |argument, operator, value: i32| {
-        let value = u64::try_from(value)?;
-        Ok::<_, Box<dyn Error>>(SeccompCondition::new(argument, Dword, operator, value)?)
-    };
-    let of_type = |kind| is(1, MaskedEq(SOCKET_TYPES), kind);
-    // Datagrams need no connection: a file of a socket of another program would be enough.
-    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(vec![of_type(libc::SOCK_DGRAM)?])?]);
+    // Datagrams need no connection: a file of a socket of another program would be enough. The kernel takes
+    // `SOCK_RAW` for them too.
+    let mut pairs = types_but(&CONNECTED)?;
+    pairs.push(families_but(&[libc::AF_UNIX])?);
+    insert(rules, libc::SYS_socketpair, pairs)?;
     let refused = match (policy.namespaces, policy.hosts.as_slice()) {
         // The sockets of other programs could not be hidden, so a command gets none at all.
         (Namespaces::None, _) => Vec::new(),
         (Namespaces::Mounts | Namespaces::Processes, []) => {
             // A socket of another program is a file, and Landlock does not see that it is reached.
             rules.insert(libc::SYS_connect, Vec::new());
-            vec![vec![is(0, Ne, libc::AF_UNIX)?], vec![of_type(libc::SOCK_DGRAM)?]]
+            let mut refused = types_but(&CONNECTED)?;
+            refused.push(families_but(&[libc::AF_UNIX])?);
+            refused
         }
         // Streams of the internet, which lead nowhere but to the proxy. Nothing else can connect then.
         (Namespaces::Mounts | Namespaces::Processes, _) => {
-            let others = (0..=0xf).filter(|kind| *kind != libc::SOCK_STREAM);
-            let others = others.map(|kind| Ok(vec![of_type(kind)?]));
-            let mut refused = others.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-            refused.push(vec![is(0, Ne, libc::AF_INET)?, is(0, Ne, libc::AF_INET6)?]);
+            let mut refused = types_but(&[libc::SOCK_STREAM])?;
+            refused.push(families_but(&[libc::AF_INET, libc::AF_INET6])?);
             refused
         }
     };
-    let refused: Result<Vec<_>, _> = refused.into_iter().map(SeccompRule::new).collect();
-    rules.insert(libc::SYS_socket, refused?);
-    Ok(())
+    insert(rules, libc::SYS_socket, refused)
 }
 
 #[cfg(test)]
@@ -215,7 +328,7 @@ mod tests {
         let missing = Some(u32::from(SeccompAction::Errno(38)));
         for call in 0..1_000 {
             let expected = match i64::from(call) {
-                libc::SYS_clone3 => missing,
+                call if UNREADABLE.contains(&call) => missing,
                 call if DENIED.contains(&call) => refused,
                 _ => None,
             };
