@@ -382,9 +382,7 @@ fn protected_below_git(path: &Path) -> bool {
     let Some(at) = parts.iter().rposition(|part| same(part, GIT_FOLDER)) else { return false };
     let inner: std::path::PathBuf = parts[at + 1..].iter().collect();
     let holds = |part: &&str| Path::new(part).starts_with(&inner);
-    parts.len() == at + 1
-        || GIT_PARTS.iter().any(|part| holds(&part))
-        || inner.starts_with("modules")
+    parts.len() == at + 1 || GIT_PARTS.iter().any(holds) || inner.starts_with("modules")
 }
 
 /// Returns the program of a row that begins with the first of the parts.
