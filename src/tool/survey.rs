@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
 
-/// The most entries of folders that a walk looks at: it takes about a second for them.
+/// The most entries of folders that a walk looks at.
 const ENTRIES: usize = 500_000;
 
 /// The most files that a walk finds.
