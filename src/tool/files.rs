@@ -20,7 +20,7 @@ use crate::message::media::{self, Attachment, Media};
 use crate::tool::BoxFuture;
 use crate::turn::{Effect, FileChange};
 
-/// Largest file that `edit_file` accepts, in bytes: it is held in memory three times.
+/// Largest file that `edit_file` accepts and makes, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
 
 /// Returns the file tools.
@@ -418,6 +418,23 @@ pub(super) mod tests {
         assert!(bench.error("edit_file", edit("crlf", "a", "a")).await.contains("the same"));
         assert!(bench.error("edit_file", edit("none", "a", "b")).await.contains("`none`"));
         assert_eq!(std::fs::read(bench.path("latin")).unwrap(), b"caf\xe9");
+    }
+
+    #[tokio::test]
+    async fn an_edit_that_would_make_a_huge_file_changes_nothing() {
+        let bench = Bench::new();
+        let content = "a".repeat(20_000);
+        bench.file("f", &content);
+        let input = |new: usize| json!({"path": "f", "old_string": "a", "new_string": "b".repeat(new), "replace_all": true});
+        let error = bench.error("edit_file", input(1 << 20)).await;
+        assert!(error.contains("would have 20971520000 bytes, over 67108864"), "{error}");
+        assert_eq!(std::fs::read_to_string(bench.path("f")).unwrap(), content);
+        let edit_file = EditFile { spec: edit_spec() };
+        let bomb = Json::encode(&input(1 << 20));
+        assert!(edit_file.foresee(&bomb, &bench.workspace).is_none());
+        assert!(edit_file.preview(&bomb, &bench.workspace).is_none());
+        bench.text("edit_file", input(2)).await;
+        assert_eq!(std::fs::metadata(bench.path("f")).unwrap().len(), 40_000);
     }
 
     #[tokio::test]

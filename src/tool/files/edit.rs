@@ -108,5 +108,14 @@ fn replaced(asked: &EditArguments, content: Vec<u8>) -> Result<(Vec<u8>, usize),
              `replace_all`"
         ));
     }
+    // The result is made only if it fits: many occurrences and a long text make a huge one.
+    let kept = (content.len() - count * old_string.len()) as u64;
+    let size = (count as u64).saturating_mul(new_string.len() as u64).saturating_add(kept);
+    if size > MAX_EDIT_BYTES {
+        return failed(format!(
+            "`{path}` would have {size} bytes, over {MAX_EDIT_BYTES}; nothing was changed. Replace \
+             less at a time, or use a command"
+        ));
+    }
     Ok((content.replace(old_string, new_string).into_bytes(), count))
 }
