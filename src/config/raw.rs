@@ -211,7 +211,8 @@ sections! {
         /// in all records unless it is a path, a number or plain words.
         env: List<String> = Vec::new(), Kind::List(&VARIABLE);
         /// If `true`, nothing runs where the sandbox cannot be had. If `false`, commands that stand
-        /// in this file run there without it, and `bash` is denied.
+        /// in this file run there if a person has said so for the machine (`callsheet trust
+        /// --without-sandbox`), and `bash` is denied.
         require: bool = false, Kind::Truth;
         /// The most that each process of a command can use.
         limits: CommandLimitKeys = CommandLimitKeys::default(), CommandLimitKeys::KIND;

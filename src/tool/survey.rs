@@ -40,13 +40,15 @@ pub struct Survey {
 }
 
 /// Returns the protected paths that a workspace has at any depth, absolute, and those that settings of
-/// git in it name although they do not exist. Those in folders of installed packages are left out: nobody
-/// opens one with an editor, and they must be removable.
+/// git in it name although they do not exist. In folders of installed packages only repositories count:
+/// nobody opens one with an editor, and packages must be removable.
 #[must_use]
 pub fn find_protected(root: &Path) -> Vec<PathBuf> {
     let Survey { found, .. } = Survey::of(root);
     let is_heavy = |path: &Path| path.iter().any(|part| HEAVY.iter().any(|heavy| part == *heavy));
-    let protected = found.into_iter().filter(|(path, by)| by.protected && !is_heavy(path));
+    let is_git = |path: &Path| path.iter().any(|part| part == GIT_FOLDER);
+    let counts = |path: &Path| !is_heavy(path) || is_git(path);
+    let protected = found.into_iter().filter(|(path, by)| by.protected && counts(path));
     protected.map(|(path, _)| root.join(path)).collect()
 }
 

@@ -893,3 +893,51 @@ fn a_command_hears_every_signal_that_its_parent_may_hold_back() {
     let run = desk.good(&["run"]);
     assert!(run.contains("SigBlk: 0000000000000000"), "{run}");
 }
+#[test]
+fn with_the_whole_network_a_command_gets_sockets_of_the_network_and_no_others() {
+    if !has("python3") {
+        return skipped("there is no `python3` here");
+    }
+    // A family, a type and a protocol, and whether there is such a socket.
+    let sockets = [
+        ("AF_INET", "SOCK_STREAM", 0, true),
+        ("AF_INET", "SOCK_DGRAM", 0, true),
+        ("AF_UNIX", "SOCK_STREAM", 0, true),
+        ("AF_UNIX", "SOCK_DGRAM", 0, true),
+        ("AF_NETLINK", "SOCK_RAW", 0, true),
+        // The log of audits, what devices tell, and the families of packets, of ciphers, Bluetooth, CAN,
+        // TIPC, virtual machines and XDP.
+        ("AF_NETLINK", "SOCK_RAW", 9, false),
+        ("AF_NETLINK", "SOCK_DGRAM", 15, false),
+        ("AF_INET", "SOCK_RAW", 1, false),
+        ("AF_INET", "10", 768, false),
+        ("17", "SOCK_RAW", 768, false),
+        ("38", "SOCK_SEQPACKET", 0, false),
+        ("31", "SOCK_RAW", 1, false),
+        ("29", "SOCK_RAW", 1, false),
+        ("30", "SOCK_DGRAM", 0, false),
+        ("40", "SOCK_STREAM", 0, false),
+        ("44", "SOCK_RAW", 0, false),
+    ];
+    let made = sockets.map(|(family, kind, protocol, _)| {
+        format!("made(lambda: socket({family}, {kind}, {protocol}))\n")
+    });
+    let script = format!(
+        "from socket import *\ndef made(make):\n  try: make(); print('made')\n  except OSError as e: print(e.errno)\n\
+         {}made(lambda: getaddrinfo('localhost', 80))\nmade(lambda: socketpair(30, SOCK_STREAM))\n",
+        made.concat()
+    );
+    let desk = place("[sandbox]\nnetwork = true\n[tasks.t]\nrun = 'python3 sockets.py'\n");
+    desk.write("ws/sockets.py", &script);
+    let check = desk.call(CHECK).out;
+    if !check.contains("workspace-write, with network") {
+        return skipped(&format!("there is no sandbox here: {check}"));
+    }
+    let done = desk.call(&["run", "-f", "ws/agents.toml", "--json", "--trust"]);
+    let events = super::desk::lines(&done.out);
+    let task = &events.last().expect("events")["data"]["tasks"]["t"];
+    let said = task["output"].as_str().unwrap_or_else(|| panic!("{task}"));
+    let wanted = sockets.iter().map(|(.., is)| if *is { "made" } else { "1" });
+    let wanted: Vec<&str> = wanted.chain(["made", "1"]).collect();
+    assert_eq!(said.lines().collect::<Vec<_>>(), wanted, "{script}");
+}

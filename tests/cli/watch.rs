@@ -175,6 +175,7 @@ fn ps_shows_a_run_while_it_works_and_after() {
             "age_s",
             "waiting_for",
             "shortfalls",
+            "unprotected",
         ];
         assert_eq!(keys(row), wanted);
         assert_eq!(keys(&row["usage"]), ["input", "output", "cache_read", "cache_write"]);
