@@ -122,7 +122,14 @@ impl Wall {
                 link.display()
             )),
             Ok(resolved) => Ok(Some(resolved)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(format!("{key}: {}: {error}", path.display())),
         }
     }

@@ -939,5 +939,7 @@ fn with_the_whole_network_a_command_gets_sockets_of_the_network_and_no_others() 
     let said = task["output"].as_str().unwrap_or_else(|| panic!("{task}"));
     let wanted = sockets.iter().map(|(.., is)| if *is { "made" } else { "1" });
     let wanted: Vec<&str> = wanted.chain(["made", "1"]).collect();
-    assert_eq!(said.lines().collect::<Vec<_>>(), wanted, "{script}");
+    // A python3 of a toolchain may say more.
+    let is_answer = |line: &&str| *line == "made" || line.parse::<i32>().is_ok();
+    assert_eq!(said.lines().filter(is_answer).collect::<Vec<_>>(), wanted, "{said}");
 }
