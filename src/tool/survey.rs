@@ -25,8 +25,11 @@ const DEPTH: usize = 64;
 
 /// Folders with what package managers and builds put there. They come last, and what is only reported
 /// is not looked for in them: each package has a package.json or a Makefile of its own.
-const HEAVY: [&str; 8] =
-    ["node_modules", "target", ".venv", "venv", "vendor", "__pycache__", ".tox", ".transcripts"];
+const HEAVY: [&str; 7] =
+    ["node_modules", "target", ".venv", "venv", "vendor", "__pycache__", ".tox"];
+
+/// The usual folder of the records of runs.
+const RECORDS: &str = ".transcripts";
 
 /// What a walk found.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +97,8 @@ impl Survey {
             }
             match run_by_others::named(&name).filter(|by| by.protected || !folder.heavy) {
                 Some(by) => self.note(path, by),
+                // Records are protected as a whole, and grow with each run.
+                None if name == RECORDS => {}
                 None if kind.is_dir() => {
                     let heavy = folder.heavy || HEAVY.iter().any(|heavy| name == *heavy);
                     inner.push((path, heavy));
