@@ -122,7 +122,8 @@ pub struct Policy {
     /// Files and folders that may be read and executed, beside those of the system. None of them lies in
     /// one of `write`, so that no command can put another in its place.
     pub read: Vec<Place>,
-    /// Files and folders that may be written. None of them lies in another one.
+    /// Files and folders that may be written. One lies in another only if that is a root around the
+    /// workspace, or as the folder of caches does in the records, which are protected.
     pub write: Vec<Place>,
     /// Paths in `write` that stay read-only.
     pub protected: Vec<Place>,
