@@ -5,13 +5,15 @@
 //! as text (`survey/git.rs`). `survey/watch.rs` compares two walks. Blocks.
 
 mod git;
+mod listings;
 pub mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsStr;
-use std::fs::{self, FileType};
+use std::ffi::{OsStr, OsString};
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
+use self::listings::Listings;
 use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
 
 /// The most entries of folders that a walk looks at.
@@ -32,13 +34,17 @@ const HEAVY: [&str; 7] =
 const RECORDS: &str = ".transcripts";
 
 /// What a walk found.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Survey {
     /// Paths relative to the root, with the programs that run or trust them. A folder stands for all
     /// that is in it.
     pub found: BTreeMap<PathBuf, RunBy>,
     /// True if nothing was left out because there was too much.
     pub complete: bool,
+    /// What folders held at the walk before, and what they hold at this one.
+    old: Listings,
+    new: Listings,
+    /// The entries that may still be looked at.
     left: usize,
 }
 
@@ -67,7 +73,14 @@ impl Survey {
     /// Walks a workspace. What cannot be read is passed over.
     #[must_use]
     pub fn of(root: &Path) -> Self {
-        let mut survey = Self { complete: true, left: ENTRIES, ..Self::default() };
+        Self::again(root, &mut Listings::default())
+    }
+
+    /// Walks a workspace again: reads only the folders that changed since the walk that left `known`,
+    /// and leaves there what this one read.
+    fn again(root: &Path, known: &mut Listings) -> Self {
+        let old = std::mem::take(known);
+        let mut survey = Self { complete: true, old, left: ENTRIES, ..Self::default() };
         let first = Folder { path: PathBuf::new(), depth: 0, heavy: false };
         let (mut near, mut last) = (VecDeque::from([first]), VecDeque::new());
         while let Some(folder) = near.pop_front().or_else(|| last.pop_front()) {
@@ -82,13 +95,14 @@ impl Survey {
                 }
             }
         }
+        *known = std::mem::take(&mut survey.new);
         survey
     }
 
     /// Notes what a folder holds. Returns the folders in it, each with whether it is a heavy one.
     fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<(PathBuf, bool)> {
         let (mut inner, mut marks) = (Vec::new(), 0);
-        for (name, kind) in self.entries(&root.join(&folder.path)) {
+        for (name, kind) in self.entries(root, &folder.path) {
             let path = folder.path.join(&name);
             marks += usize::from(matches!(name.to_str(), Some("HEAD" | "objects" | "refs")));
             if name == GIT_FOLDER {
@@ -135,22 +149,24 @@ impl Survey {
         known.protected |= by.protected;
     }
 
-    /// Returns the entries of a folder, as far as the bound allows.
-    fn entries(&mut self, folder: &Path) -> Vec<(std::ffi::OsString, FileType)> {
-        let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-        let mut found = Vec::new();
-        for entry in entries.flatten() {
-            if self.left == 0 {
-                self.complete = false;
-                break;
-            }
-            self.left -= 1;
-            if let Ok(kind) = entry.file_type() {
-                found.push((entry.file_name(), kind));
-            }
-        }
-        found
+    /// Returns the folders and the names of interest in a folder, as far as the bound allows.
+    fn entries(&mut self, root: &Path, folder: &Path) -> Vec<(OsString, FileType)> {
+        let Some(listing) = self.old.take(root, folder, self.left, is_sought) else {
+            return Vec::new();
+        };
+        self.complete &= !listing.is_cut && listing.count <= self.left;
+        self.left = self.left.saturating_sub(listing.count);
+        let entries = listing.entries.clone();
+        self.new.keep(folder.to_owned(), listing);
+        entries
     }
+}
+
+/// Returns true for a name that a walk looks for, beside folders.
+fn is_sought(name: &OsStr) -> bool {
+    let is_of_git =
+        name == GIT_FOLDER || matches!(name.to_str(), Some("HEAD" | "objects" | "refs"));
+    is_of_git || run_by_others::named(name).is_some()
 }
 
 fn parent(path: &Path) -> PathBuf {

@@ -31,7 +31,7 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
     one(survey, root, git, tree, STEPS);
     let mut open = vec![(git.join("modules"), 0)];
     while let Some((folder, depth)) = open.pop() {
-        let entries = survey.entries(&root.join(&folder));
+        let entries = survey.entries(root, &folder);
         let is = |name: &str| entries.iter().any(|(entry, _)| entry == name);
         if is("config") || is("HEAD") || is("hooks") {
             one(survey, root, &folder, tree, STEPS);

@@ -2,8 +2,8 @@
 //! file tool, a command, or what a command started.
 //!
 //! Costs nothing before the first call that may change files: the workspace is walked before that call,
-//! and again when an agent that made such calls ends. A file whose size, times and place on the disk are
-//! as before is not read again.
+//! and again when an agent that made such calls ends. A later walk reads only the folders that changed
+//! since, and a file whose size, times and place on the disk are as before is not read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use super::listings::Listings;
 use super::{ENTRIES, FOUND, Survey, is_sample};
 use crate::id::AgentId;
 use crate::redaction::Secrets;
@@ -60,6 +61,8 @@ pub struct Watch {
     secrets: Secrets,
     /// What was last seen; `None` before the first call that may change files. Held while somebody looks.
     last: Mutex<Option<Prints>>,
+    /// What the folders held at the last walk. Locked only by who holds `last`.
+    folders: Mutex<Listings>,
     at_work: Mutex<AtWork>,
 }
 
@@ -113,7 +116,15 @@ impl Watch {
     #[must_use]
     pub fn new(root: PathBuf, run: PathBuf, store: Arc<Store>, secrets: Secrets) -> Self {
         let (file, at_work) = (run.join("run-by-others.json"), Mutex::default());
-        Self { root, file, store, secrets, at_work, last: Mutex::default() }
+        Self {
+            root,
+            file,
+            store,
+            secrets,
+            at_work,
+            last: Mutex::default(),
+            folders: Mutex::default(),
+        }
     }
 
     /// Notes that an agent is about to make a call that may change files. Returns true if the workspace
@@ -178,7 +189,7 @@ impl Watch {
 
     /// Takes the fingerprints of all files that a walk finds.
     fn prints(&self, last: &Prints) -> Prints {
-        let Survey { found, .. } = Survey::of(&self.root);
+        let Survey { found, .. } = Survey::again(&self.root, &mut self.folders.lock());
         let (mut prints, mut room) = (Prints::new(), KEPT_IN_ALL);
         let mut left = ENTRIES;
         for (path, by) in found {
