@@ -57,6 +57,7 @@ use figment::value::Dict;
 use miette::NamedSource;
 use serde_json::{Map, Value};
 
+pub(crate) use self::agents::LOOSE_RULE;
 pub(crate) use self::concern::is_secret;
 pub use self::diagnostic::{Concern, Diagnostic, Diagnostics, Severity};
 pub(crate) use self::excerpt::Excerpt;

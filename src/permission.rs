@@ -1,15 +1,14 @@
 //! Permission rules: decide by tool and argument whether a call is allowed, denied or asked about.
 //!
-//! Owns the rule syntax `tool` and `tool(argument glob)` and the order of precedence. It only
-//! decides: it neither asks a person nor runs a tool.
+//! Owns the order of precedence. It only decides: it neither asks a person nor runs a tool.
 
-use std::fmt;
+mod rule;
+
 use std::sync::Arc;
 
-use globset::GlobSet;
 use serde::{Deserialize, Serialize};
 
-use crate::glob::{self, Wildcards};
+pub(crate) use self::rule::Rule;
 
 /// The decision of the rules on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -33,6 +32,14 @@ pub struct Deed {
     pub texts: Vec<String>,
     /// Other ways to write the same, of which an allowing rule may match one instead.
     pub spellings: Vec<String>,
+    /// The program of a command, as it is named. An allowing rule must name it: a wildcard stands for
+    /// no part of a path.
+    pub program: Option<String>,
+    /// Words by which a command can run another one or write anywhere. An allowing rule must hold
+    /// each of them.
+    pub cautions: Vec<String>,
+    /// Why rules that match it do not allow it, if so.
+    pub reason: Option<String>,
 }
 
 /// A call as the rules see it.
@@ -47,6 +54,9 @@ pub struct Subject {
     pub unclear: Option<String>,
     /// The text of the whole call, which a rule without wildcards may match.
     pub whole: Option<String>,
+    /// True if the call is too long for `suspects` to hold all: then each rule that asks or denies
+    /// is taken to match.
+    pub unread: bool,
     /// True if the kernel keeps the call in a sandbox.
     pub sandboxed: bool,
 }
@@ -55,21 +65,17 @@ impl Subject {
     /// Returns a call that does one thing, with its texts.
     #[must_use]
     pub fn of(tool: &str, texts: Vec<String>) -> Self {
-        let deed = Deed { tool: tool.to_owned(), texts, spellings: Vec::new() };
+        let deed = Deed { tool: tool.to_owned(), texts, ..Deed::default() };
         Self { deeds: vec![deed], ..Self::default() }
     }
-}
 
-/// One rule: a tool name glob and, in brackets, an optional glob over the call's argument.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Rule {
-    text: String,
-    tool: GlobSet,
-    /// The globs of the argument, of which one must match; absent for every call of the tool.
-    argument: Option<Vec<GlobSet>>,
-    /// The argument if it has no wildcards.
-    exact: Option<String>,
+    /// Returns why rules for certain calls do not allow this one, if there is more to say than that
+    /// none matches.
+    #[must_use]
+    pub fn why(&self) -> Option<&str> {
+        let reason = || self.deeds.iter().find_map(|deed| deed.reason.as_deref());
+        self.unclear.as_deref().or_else(reason)
+    }
 }
 
 /// Name of the tool that reads files.
@@ -77,101 +83,6 @@ const READ: &str = "read_file";
 
 /// Name of the tool whose calls run in the sandbox.
 const SANDBOXED: &str = "bash";
-
-/// Characters that have a meaning of their own in a glob.
-const WILD: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
-
-/// Ending of an argument that stands for a command with any arguments or none: `npm test:*`.
-const WITH_ANY: &str = ":*";
-
-/// A rule that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a permission rule: {reason}")]
-pub struct BadRule {
-    /// The rule as written.
-    pub text: String,
-    /// Description of the error in the rule.
-    pub reason: String,
-}
-
-impl Rule {
-    /// Reads `tool` or `tool(glob)`.
-    ///
-    /// # Errors
-    /// Returns an error if no tool is named, the bracket is not closed or a glob cannot be read.
-    pub fn parse(text: &str) -> Result<Self, BadRule> {
-        let bad = |reason: String| BadRule { text: text.to_owned(), reason };
-        let (tool, argument) = match text.split_once('(') {
-            None => (text, None),
-            Some((tool, rest)) => {
-                let inner = rest.strip_suffix(')');
-                (tool, Some(inner.ok_or_else(|| bad("the bracket is not closed".to_owned()))?))
-            }
-        };
-        if tool.trim().is_empty() {
-            return Err(bad("it names no tool".to_owned()));
-        }
-        let glob = |pattern: &str| glob::compile(pattern, Wildcards::Any);
-        // In an argument `*` also crosses `/`: a rule against `rm -rf *` must hold for paths.
-        let tool = glob(tool.trim()).map_err(bad)?;
-        let is_exact = |argument: &&str| !argument.contains(WILD) && !argument.ends_with(WITH_ANY);
-        let exact = argument.filter(is_exact).map(str::to_owned);
-        let globs = |argument: &str| -> Result<Vec<GlobSet>, String> {
-            match argument.strip_suffix(WITH_ANY) {
-                Some(command) => Ok(vec![glob(command)?, glob(&format!("{command} *"))?]),
-                None => Ok(vec![glob(argument)?]),
-            }
-        };
-        let narrow = argument.filter(|argument| *argument != "*");
-        let argument = narrow.map(globs).transpose().map_err(bad)?;
-        Ok(Self { text: text.to_owned(), tool, argument, exact })
-    }
-
-    /// Returns true if the rule is about this tool, whatever the arguments.
-    #[must_use]
-    pub fn names(&self, tool: &str) -> bool {
-        self.tool.is_match(tool)
-    }
-
-    /// Returns true if the rule matches every call of this tool.
-    fn names_all(&self, tool: &str) -> bool {
-        self.argument.is_none() && self.names(tool)
-    }
-
-    /// Returns true if the rule matches this text of a call of `tool`.
-    fn fits(&self, tool: &str, text: &str) -> bool {
-        self.names(tool)
-            && self.argument.as_ref().is_none_or(|globs| globs.iter().any(|g| g.is_match(text)))
-    }
-
-    /// Returns true if the rule matches any part of a call of `tool`. That is enough for a rule that
-    /// asks or denies.
-    #[must_use]
-    pub fn touches(&self, tool: &str, subject: &Subject) -> bool {
-        let of_deed = |deed: &Deed| {
-            let mut texts = deed.texts.iter().chain(&deed.spellings);
-            texts.any(|text| self.fits(&deed.tool, text)) || self.names_all(&deed.tool)
-        };
-        self.names_all(tool)
-            || subject.suspects.iter().any(|text| self.fits(tool, text))
-            || subject.deeds.iter().any(of_deed)
-    }
-
-    /// Returns true if the rule allows this deed.
-    #[must_use]
-    pub fn covers(&self, deed: &Deed) -> bool {
-        let fits = |text: &String| self.fits(&deed.tool, text);
-        let by_texts = !deed.texts.is_empty() && deed.texts.iter().all(fits);
-        self.names_all(&deed.tool) || by_texts || deed.spellings.iter().any(fits)
-    }
-
-    /// Returns true if the rule alone allows all of a call: an allowed command must not carry
-    /// another one along (`ls; rm -rf y`).
-    #[must_use]
-    pub fn covers_all(&self, tool: &str, subject: &Subject) -> bool {
-        allowing(&[std::slice::from_ref(self)], tool, subject).is_some()
-    }
-}
 
 /// Returns a rule of those in `lists` if they allow all of a call.
 fn allowing<'a>(lists: &[&'a [Rule]], tool: &str, subject: &Subject) -> Option<&'a Rule> {
@@ -191,37 +102,6 @@ fn allowing<'a>(lists: &[&'a [Rule]], tool: &str, subject: &Subject) -> Option<&
     let of_deed = |deed: &Deed| rules().find(|rule| rule.covers(deed));
     let found: Option<Vec<&Rule>> = subject.deeds.iter().map(of_deed).collect();
     found?.first().copied()
-}
-
-impl TryFrom<String> for Rule {
-    type Error = BadRule;
-    fn try_from(text: String) -> Result<Self, BadRule> {
-        Self::parse(&text)
-    }
-}
-
-impl From<Rule> for String {
-    fn from(rule: Rule) -> Self {
-        rule.text
-    }
-}
-
-impl PartialEq for Rule {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl fmt::Debug for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// The rules that keep files from being found by a search.
@@ -541,7 +421,7 @@ mod tests {
         let deed = |tool: &str, text: &str| Deed {
             tool: tool.to_owned(),
             texts: vec![text.to_owned()],
-            spellings: Vec::new(),
+            ..Deed::default()
         };
         let judge = |deeds: &[(&str, &str)], unclear: Option<&str>| {
             let subject = Subject {

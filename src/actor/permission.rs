@@ -1,5 +1,7 @@
 //! Decides whether a call may run, and asks a person where the rules say so.
 
+use std::ffi::OsString;
+
 use serde_json::json;
 
 use super::hooks;
@@ -57,6 +59,12 @@ fn judged<'a>(
 /// Returns what a call does, as the rules see it.
 fn subject(context: &StepContext, name: &str, input: &Json) -> Subject {
     match context.services.tools.get(name) {
+        Some(tool) if name == bash::NAME => {
+            let path = context.services.env.get("PATH").map(OsString::from);
+            let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+            let workspace = &context.services.workspace;
+            bash::locate(tool.subject(input, workspace), &path, workspace.root_path())
+        }
         Some(tool) if name != "delegate" => tool.subject(input, &context.services.workspace),
         Some(_) | None => Subject::of(name, rule_texts(context, name, input)),
     }
@@ -105,8 +113,8 @@ pub(super) async fn denial(
         rule.map_or_else(
             || {
                 let texts = rule_texts(context, name, input);
-                let why = subject(context, name, input).unclear;
-                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                let subject = subject(context, name, input);
+                let why = subject.why().map(|why| format!(" ({why})")).unwrap_or_default();
                 match texts.first() {
                     Some(text) => format!("no rule allows `{name}({text})`{why}"),
                     None => format!("no rule allows `{name}`"),

@@ -10,7 +10,7 @@ use miette::{
 
 use super::complain;
 use super::stream::{Stream, complain_in_lines, with_colours};
-use crate::config::{Config, Diagnostic, Diagnostics, Excerpt, Severity, Sources};
+use crate::config::{Config, Diagnostic, Diagnostics, Excerpt, LOOSE_RULE, Severity, Sources};
 use crate::exit::Exit;
 use crate::printable;
 
@@ -24,7 +24,9 @@ pub(super) fn shown(
 ) -> Result<Config, Exit> {
     match loaded {
         Ok(config) => {
-            config.warnings.iter().for_each(show);
+            // Rules that are loose are told where a file is checked, not with each run.
+            let told = config.warnings.iter().filter(|found| found.code != LOOSE_RULE);
+            told.for_each(show);
             Ok(config)
         }
         Err(problems) => {

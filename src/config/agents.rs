@@ -13,7 +13,11 @@ use crate::id::Name;
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
+use crate::tool::bash;
 use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
+
+/// Code of the warning about a rule that allows more than its text shows.
+pub(crate) const LOOSE_RULE: &str = "loose_rule";
 
 /// Names of the tools that are built in.
 pub(super) const TOOLS: [&str; 15] = [
@@ -241,6 +245,9 @@ fn rules(raw: &[Item<String>], list: RuleList, setting: Setting<'_>) -> Vec<Rule
     let rule = |item: &Item<String>| match Rule::parse(&item.value) {
         Ok(rule) => {
             names_a_tool(item, &rule, list, setting);
+            if list == RuleList::Allow {
+                warn_of_loose_rule(item, &rule, setting);
+            }
             Some(rule)
         }
         Err(error) => {
@@ -249,6 +256,24 @@ fn rules(raw: &[Item<String>], list: RuleList, setting: Setting<'_>) -> Vec<Rule
         }
     };
     raw.iter().filter_map(rule).collect()
+}
+
+/// Warns of a rule that allows any arguments of a program of which nobody knows what it does with them.
+fn warn_of_loose_rule(item: &Item<String>, rule: &Rule, setting: Setting<'_>) {
+    let Some(program) = rule.open_command(bash::NAME) else { return };
+    // A path is a program of this project, which its owner knows.
+    if program.contains('/') || bash::is_known(program) {
+        return;
+    }
+    let message = match program {
+        "" => format!("`{}` allows other programs with any arguments", item.value),
+        program => format!(
+            "`{}` allows everything that `{program}` can do, with other files and programs too",
+            item.value
+        ),
+    };
+    let help = "name the arguments that are needed, without `*` where that is possible";
+    setting.problems.warning(LOOSE_RULE, &item.at.value, message, help.to_owned());
 }
 
 /// Reports a rule that can never match, because no tool has the name.

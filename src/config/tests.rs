@@ -626,6 +626,12 @@ fn agents_and_tasks_that_are_not_whole() {
             ],
         ),
         (
+            "[permissions]\nallow = ['bash(deploy *)', 'bash(deploy x)', 'bash(ls*)', 'bash']\n",
+            &["15:10 warning loose_rule `bash(deploy *)` allows everything that `deploy` can do, \
+             with other files and programs too | name the arguments that are needed, without `*` \
+             where that is possible"],
+        ),
+        (
             "[models.n]\nprovider = 'p'\ncontext_window = 8000\nmax_output_tokens = 8000\n",
             &[
                 "14:9 missing_field model `n` does not say what the provider calls it | add `model = \

@@ -4,7 +4,9 @@
 //! permissions restrict them.
 
 mod grammar;
+mod located;
 mod parts;
+mod suspects;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ use serde::Deserialize;
 
 use self::grammar::Reading;
 pub(crate) use self::grammar::verdict;
+pub use self::located::locate;
+use self::suspects::Suspects;
 use super::command::{Order, Reader};
 use super::workspace::Workspace;
 use super::wrapper;
@@ -142,7 +146,7 @@ impl Tool for Bash {
         let input = input.to_value();
         let Some(command) = input["command"].as_str() else { return Vec::new() };
         match grammar::read(command) {
-            Reading { unclear: None, commands, writes: _ } => {
+            Reading { unclear: None, commands, .. } => {
                 let whole = command.trim().to_owned();
                 let parts = commands.into_iter().filter(|part| *part != whole);
                 std::iter::once(whole.clone()).chain(parts).collect()
@@ -156,23 +160,33 @@ impl Tool for Bash {
     fn subject(&self, input: &Json, workspace: &Workspace) -> Subject {
         let input = input.to_value();
         let Some(command) = input["command"].as_str() else { return Subject::default() };
-        let Reading { commands, writes, unclear } = grammar::read(command);
+        let Reading { commands, writes, unclear, cautions } = grammar::read(command);
         // One command may also be allowed as it is written, with its quotes.
         let is_one = commands.len() == 1 && writes.is_empty() && unclear.is_none();
         let spelling = is_one.then(|| command.trim().to_owned());
         let run = commands.into_iter().map(|text| Deed {
             tool: NAME.to_owned(),
+            program: text.split(' ').next().map(str::to_owned),
             texts: vec![text],
             spellings: spelling.clone().into_iter().collect(),
+            ..Deed::default()
         });
+        let mut run: Vec<Deed> = run.collect();
+        for caution in cautions {
+            let Some(deed) = run.get_mut(caution.command) else { continue };
+            deed.cautions.push(caution.word);
+            deed.reason.get_or_insert(caution.reason);
+        }
         let written = writes.iter().map(|file| Deed {
             tool: WRITE_FILE.to_owned(),
             texts: workspace.rule_arguments(file),
-            spellings: Vec::new(),
+            ..Deed::default()
         });
+        let Suspects { texts: suspects, unread, .. } = suspects::suspects(command);
         Subject {
-            deeds: run.chain(written).collect(),
-            suspects: parts::parts(command),
+            suspects: parts::parts(command).into_iter().chain(suspects).collect(),
+            deeds: run.into_iter().chain(written).collect(),
+            unread,
             unclear,
             whole: Some(command.trim().to_owned()),
             sandboxed: false,
@@ -202,6 +216,13 @@ pub fn programs(command: &str) -> Vec<String> {
     let commands = grammar::read(command).commands;
     let first = |command: String| command.split(' ').next().map(str::to_owned);
     commands.into_iter().filter_map(first).collect()
+}
+
+/// Returns true if it is known what a program can run and write by its arguments, so that a rule for
+/// it with any arguments stands for the others only.
+#[must_use]
+pub fn is_known(program: &str) -> bool {
+    grammar::is_known(program.rsplit('/').next().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -130,8 +130,8 @@ impl Tool for Own {
         let (whole, values) = (quoted(&all), quoted(&given));
         let deed = Deed {
             tool: self.spec.name.to_string(),
-            texts: Vec::new(),
             spellings: vec![whole.clone(), values],
+            ..Deed::default()
         };
         // What is forbidden is forbidden in any quotes, and as one word of several.
         let suspects = [all.join(" "), given.join(" ")].into_iter().chain(given).collect();

@@ -309,7 +309,7 @@ mod tests {
                     .map(|text| Deed {
                         tool: "bash".to_owned(),
                         texts: vec![(*text).to_owned()],
-                        spellings: Vec::new(),
+                        ..Deed::default()
                     })
                     .collect(),
                 ..Subject::default()

@@ -159,7 +159,10 @@ kinds! {
     PROVIDER = Kind::Text("name of a provider", &["unknown_provider"]);
     SECRET = Kind::Text("name of a secret", &["unknown_secret"]);
     TASKS = Kind::List(&Kind::Text("name of a task", &["unknown_task"]));
-    PERMISSIONS = Kind::List(&Kind::Text("permission rule", &["bad_rule", "unmatched_rule"]));
+    PERMISSIONS = Kind::List(&Kind::Text(
+        "permission rule",
+        &["bad_rule", "loose_rule", "unmatched_rule"],
+    ));
     COUNT = Kind::Whole(1, MOST, "");
     COUNT_OR_NONE = Kind::Whole(0, MOST, "");
     MINUTES = Kind::Whole(1, MOST, "minutes");

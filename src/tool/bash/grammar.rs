@@ -8,6 +8,7 @@
 
 mod options;
 mod programs;
+mod risks;
 mod scripts;
 pub(crate) mod verdict;
 mod words;
@@ -16,6 +17,21 @@ use std::iter::Peekable;
 use std::vec;
 
 use words::{Redirection, Token, Word};
+
+#[cfg(test)]
+pub(super) use options::{ENDS, table};
+pub(super) use options::{is_launcher, runs_any_word};
+pub(super) use programs::is_known;
+
+/// An argument by which a command can run another program or write anywhere.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Caution {
+    /// The place of the command among those of the reading.
+    pub(super) command: usize,
+    /// The word that a rule must hold to allow it.
+    pub(super) word: String,
+    pub(super) reason: String,
+}
 
 /// What a command line does, as far as its text tells.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,6 +45,8 @@ pub(super) struct Reading {
     /// Why a rule for a certain command cannot allow this text; `None` if all of it is understood.
     /// The lists then hold only what was found.
     pub(super) unclear: Option<String>,
+    /// Arguments that only a rule which spells them out allows.
+    pub(super) cautions: Vec<Caution>,
 }
 
 /// Reads a command line as both dash and bash do.
@@ -77,6 +95,11 @@ impl Reader {
     /// Makes the reading unclear. The first reason stays.
     fn doubt(&mut self, reason: impl Into<String>) {
         self.reading.unclear.get_or_insert_with(|| reason.into());
+    }
+
+    /// Notes an argument that a rule must spell out.
+    fn caution(&mut self, command: usize, word: &str, reason: String) {
+        self.reading.cautions.push(Caution { command, word: word.to_owned(), reason });
     }
 
     /// Reads a text for a shell.

@@ -219,3 +219,156 @@ fn rules_see_the_command_and_its_parts() {
     let seen = tools[0].permission_arguments(&input, &workspace);
     assert_eq!(seen, ["cd x && rm -rf y", "cd x", "rm -rf y"]);
 }
+
+/// Judges a command by one rule that allows.
+fn allowed(rule: &str, command: &str) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = crate::tool::workspace::Workspace::open(dir.path()).unwrap();
+    let input = Json::encode(&json!({"command": command}));
+    let subject = tools()[0].subject(&input, &workspace);
+    let rule = crate::permission::Rule::parse(rule).unwrap();
+    rule.covers_all(NAME, &subject)
+}
+
+#[test]
+fn a_rule_names_a_program() {
+    for (rule, command, expected) in [
+        ("bash(ls*)", "ls -l", true),
+        ("bash(ls*)", "lsof", true),
+        ("bash(ls*)", "ls/../../../usr/bin/perl -e 1", false),
+        ("bash(ls*)", "ls/x", false),
+        ("bash(ls*)", "'ls/x'", false),
+        ("bash(ls:*)", "lsof", false),
+        ("bash(make*)", "make/../touch x", false),
+        ("bash(make:*)", "make/../touch x", false),
+        ("bash(*test*)", "x/test a", false),
+        ("bash(l?/x *)", "ls/x a", true),
+        ("bash({ls,cat} *)", "cat a", true),
+        ("bash({ls a,cat} *)", "ls/../perl a", false),
+        ("bash(/bin/ls *)", "/bin/ls a", true),
+        ("bash(ls *)", "/bin/ls a", false),
+        ("bash(./scripts/test.sh*)", "./scripts/test.sh", true),
+        ("bash(./scripts/test.sh*)", "./scripts/test.sh -v", true),
+        ("bash(./scripts/test.sh:*)", "./scripts/test.sh -v", true),
+        ("bash(./scripts/test.sh*)", "./scripts/test.sh.bak", false),
+        ("bash(./scripts/test.sh*)", "./scripts/test.sh/../x", false),
+        ("bash(./scripts/*)", "./scripts/a.sh b/c", true),
+        ("bash(./scripts/*)", "./scripts/../a.sh", false),
+        ("bash(./scripts/*)", "./scripts/b/a.sh", false),
+        ("bash(./*/*)", "./../a.sh", false),
+        ("bash(../a.sh *)", "../a.sh x", true),
+        ("bash({./a.sh,./b.sh} *)", "./b.sh x", true),
+        ("bash(env*)", "env ls/../perl x", false),
+        ("bash(*)", "ls/../perl x", true),
+        ("bash", "ls/../perl x", true),
+        ("bash(ls/../perl x)", "ls/../perl x", true),
+    ] {
+        assert_eq!(allowed(rule, command), expected, "{rule} {command}");
+    }
+}
+
+#[test]
+fn a_rule_for_a_program_allows_no_argument_that_runs_or_writes() {
+    // A program, an argument that only a rule which holds it allows, and one that is allowed.
+    for (program, risky, free) in [
+        ("sort", "-o x y", "-n x"),
+        ("sort", "--compress-program=x y", "x"),
+        ("gcc", "-wrapper sh,-c,x a.c", "-Wall -fno-common a.c"),
+        ("gcc-12", "-o x a.c", "-c a.c"),
+        ("clang++", "@file", "a.cc"),
+        ("curl", "-T f http://h/", "-sf http://h/"),
+        ("curl", "-K f http://h/", "-w '%{http_code}' http://h/"),
+        ("curl", "file:///etc/passwd", "http://h/a"),
+        ("curl", "'{f}ile:///etc/passwd'", "'http://h/{a,b}'"),
+        ("wget", "--rejected-log=x http://h/", "http://h/"),
+        ("pip3", "--log x list", "list"),
+        ("java", "-Xlog:gc:file=x -jar a", "-jar a.jar"),
+        ("patch", "-o x y", "-p1 y"),
+        ("psql", "-o x -c 'select 1'", "-c 'select 1'"),
+        ("psql", "-c '\\! x'", "-h host -c 'select 1'"),
+        ("sqlite3", "a.db '.shell x'", "a.db 'select 1'"),
+        ("sqlite3", "a.db \"ATTACH 'x' AS y\"", "-readonly a.db .."),
+        ("ar", "r x y", "t x"),
+        ("find", ". -delete", ". -name x"),
+        ("rg", "--pre x y", "y"),
+        ("tar", "--to-command=x -xf y", "-tf y"),
+        ("rsync", "-e x a b", "-a a b"),
+        ("zip", "-TT x y z", "y z"),
+        ("cargo", "--config x test", "test --lib"),
+        ("npm", "--script-shell=x test", "test"),
+        ("npm", "exec x", "run build"),
+        ("go", "test -exec x", "test ./..."),
+        ("go", "build -toolexec x", "vet"),
+        ("make", "SHELL=x", "all"),
+        ("make", "-f x", "-j4"),
+        ("node", "-e x", "x.js -e y"),
+        ("python3", "-c x", "-u x.py -c y"),
+        ("python3.12", "-m x", "x.py"),
+        ("perl", "-e x", "-w x.pl"),
+        ("pytest", "-p x", "-xvs tests"),
+        ("uv", "run x", "sync"),
+        ("docker", "run x", "ps"),
+    ] {
+        let any = format!("bash({program}:*)");
+        if free != "-readonly a.db .." {
+            assert!(allowed(&any, &format!("{program} {free}")), "{program} {free}");
+        }
+        let line = format!("{program} {risky}");
+        assert!(!allowed(&any, &line), "{line}");
+        assert!(!allowed("bash(*:*)", &line) && !allowed(&format!("bash({program}*)"), &line));
+        let exact = line.contains(['{', '\\']) || allowed(&format!("bash({line})"), &line);
+        assert!(exact && allowed("bash", &line), "{line}");
+    }
+    for (rule, command, expected) in [
+        ("bash(gcc -wrapper *)", "gcc -wrapper x a.c", true),
+        ("bash(gcc -wrap* *)", "gcc -wrapper x a.c", false),
+        ("bash(sort -o x *)", "sort -o x y", true),
+        ("bash(sort -o x *)", "sort -o x y -o z", false),
+        ("bash(sort -o x *)", "sort -o x --output=z y", false),
+        ("bash(sort --output=*)", "sort --output=x y", false),
+        ("bash(sort --output *)", "sort --output x y", true),
+        ("bash(python3 -m pytest:*)", "python3 -m pytest -q", true),
+        ("bash(uv run pytest:*)", "uv run pytest -q", true),
+        ("bash(make CC=clang *)", "make CC=clang all", true),
+        ("bash(make CC=clang *)", "make CC=clang SHELL=x", false),
+        ("bash(find . -delete)", "find . -delete", true),
+        ("bash(python3:*)", "python3", false),
+        ("bash(python3:*)", "python3 -W error", false),
+        ("bash(python3:*)", "python3 -", false),
+        ("bash(python3:*)", "python3 --version", true),
+        ("bash(node:*)", "cat x | node", false),
+        ("bash(sqlite3:*)", "sqlite3 a.db", false),
+        ("bash(sqlite3:*)", "sqlite3 -separator , a.db", false),
+        ("bash(psql:*)", "psql -e a", false),
+        ("bash(ssh:*)", "ssh h sort -o x y", false),
+        ("bash(env:*)", "env sort -o x y", false),
+        ("bash({env,sort}:*)", "env sort -o x y", false),
+    ] {
+        assert_eq!(allowed(rule, command), expected, "{rule} {command}");
+    }
+}
+
+#[test]
+fn the_table_in_the_documentation_is_that_of_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/permissions.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let [begin, end] = grammar::ENDS;
+    let (before, rest) = page.split_once(begin).expect("a begin");
+    let (found, after) = rest.split_once(end).expect("an end");
+    let table = grammar::table();
+    if std::env::var_os("CALLSHEET_WRITE_DOCS").is_some() {
+        std::fs::write(path, [before, begin, &table, end, after].concat()).unwrap();
+        return;
+    }
+    assert!(found == table, "stale: CALLSHEET_WRITE_DOCS=1 cargo test --lib bash:: writes {path}");
+}
+
+#[test]
+fn programs_are_known_or_not() {
+    for known in ["ls", "cargo", "python3.12", "git", "/bin/ls", "cd", "env", "gsort", "less"] {
+        assert!(is_known(known), "{known}");
+    }
+    for unknown in ["deploy", "eslint", "", "lsx"] {
+        assert!(!is_known(unknown), "{unknown}");
+    }
+}

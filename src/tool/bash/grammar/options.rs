@@ -1,12 +1,12 @@
 //! Tables of programs that run other programs or write files by their arguments.
 //!
 //! Data only; `programs` applies it. A program that is in no table is taken to do what its name
-//! says: a rule for it allows all its arguments. A list of names is one text with blanks between
-//! them.
+//! says: a rule for it allows all its arguments, and `check` warns of the rule. A list of names is one
+//! text with blanks between them.
 
 /// Returns true if a list of names holds the name.
 pub(super) fn holds(list: &str, name: &str) -> bool {
-    list.split(' ').any(|item| !item.is_empty() && item == name)
+    !name.is_empty() && list.contains(name) && list.split(' ').any(|item| item == name)
 }
 
 /// A program, or a subcommand of git, with the arguments that no rule may allow.
@@ -17,10 +17,13 @@ pub(super) struct Program {
     pub(super) letters: &'static str,
     /// Long options without `--`. Each prefix of one counts.
     pub(super) long: &'static str,
-    /// Harmless long options that are a prefix of one in `long`.
+    /// Harmless long options that are a prefix of one in `long`; for an interpreter, the options that
+    /// may stand before its script.
     pub(super) harmless: &'static str,
     /// Whole words, up to a `=`.
     pub(super) words: &'static str,
+    /// Beginnings of words.
+    pub(super) begins: &'static str,
     pub(super) operands: Operands,
 }
 
@@ -35,6 +38,9 @@ pub(super) enum Operands {
     One,
     /// One with `=` sets a variable, whose value is run as a command.
     NoAssignments,
+    /// The first one is a script, and what stands behind it is its own; without one, the program
+    /// runs what it reads.
+    Script,
 }
 
 /// A program that runs its arguments as a command.
@@ -149,8 +155,15 @@ pub(super) const TEE_FLAGS: &str = "-a -i -p -ai -ia --append";
 /// Operators of `test` between two words.
 pub(super) const COMPARISONS: &str = "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef";
 
-const PROGRAM: Program =
-    Program { names: "", letters: "", long: "", harmless: "", words: "", operands: Operands::Any };
+const PROGRAM: Program = Program {
+    names: "",
+    letters: "",
+    long: "",
+    harmless: "",
+    words: "",
+    begins: "",
+    operands: Operands::Any,
+};
 
 /// Programs of which some options run commands or write files.
 pub(super) const PROGRAMS: &[Program] = &[
@@ -182,8 +195,8 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program { names: "man", letters: "PHC", long: "pager html config-file", ..PROGRAM },
     Program {
         names: "curl",
-        letters: "oOJKDc",
-        long: "output output-dir remote-name remote-name-all remote-header-name config \
+        letters: "oOJKDcT",
+        long: "upload-file output output-dir remote-name remote-name-all remote-header-name config \
             dump-header cookie-jar trace trace-ascii stderr libcurl etag-save hsts alt-svc",
         ..PROGRAM
     },
@@ -191,10 +204,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: "wget",
         letters: "eoOaP",
         long: "execute config use-askpass output-document output-file append-output \
-            directory-prefix save-cookies hsts-file warc-file",
+            directory-prefix save-cookies hsts-file warc-file rejected-log",
         ..PROGRAM
     },
-    Program { names: "cargo", long: "config", ..PROGRAM },
+    Program { names: "cargo", long: "config target-dir out-dir artifact-dir", ..PROGRAM },
     Program { names: "hg", long: "config debugger", ..PROGRAM },
     Program { names: "jj", long: "config config-toml config-file tool", ..PROGRAM },
     Program {
@@ -218,7 +231,196 @@ pub(super) const PROGRAMS: &[Program] = &[
     // bash evaluates the name of the variable, and with it a command in an index.
     Program { names: "wait", letters: "p", ..PROGRAM },
     Program { names: "jobs", letters: "x", ..PROGRAM },
+    Program {
+        names: "gcc g++ cc c++ clang clang++ cpp gfortran",
+        begins: "-o --output @ -wrapper -B -specs --specs -fplugin -fuse-ld -Wl, -Wa, -Wp, -X -M \
+            -dump -fdump -save-temps --save-temps -fprofile -iplugindir -load -T",
+        ..PROGRAM
+    },
+    Program {
+        names: "ld as",
+        begins: "-o --output @ -T -M -plugin --plugin -Map --Map",
+        ..PROGRAM
+    },
+    Program {
+        names: "rustc",
+        begins: "-o --out-dir @ -C --codegen -Z --emit --sysroot",
+        ..PROGRAM
+    },
+    Program {
+        names: "java javac jar",
+        begins: "-Xlog -XX: -agent -javaagent -J @ -Xloggc -Xrun -Xdump -d --dir",
+        ..PROGRAM
+    },
+    Program { names: "ar ranlib", letters: "rqdmxMs", operands: Operands::Bundle, ..PROGRAM },
+    Program {
+        names: "patch",
+        letters: "oreBd",
+        long: "output reject-file ed prefix directory",
+        ..PROGRAM
+    },
+    Program { names: "psql", letters: "oLf", long: "output log-file file", ..PROGRAM },
+    Program { names: "mysql mariadb", long: "tee pager init-command defaults-file", ..PROGRAM },
+    Program {
+        names: "pip pipx",
+        letters: "t",
+        long: "log target prefix root src python report cache-dir",
+        words: "run runpip",
+        ..PROGRAM
+    },
+    Program {
+        names: "npm npx pnpm yarn",
+        letters: "c",
+        long: "script-shell shell node-options globalconfig userconfig git editor viewer call \
+            onload-script init-module logs-dir",
+        words: "exec x dlx explore edit config set",
+        ..PROGRAM
+    },
+    Program {
+        names: "uv poetry pipenv conda rustup nix",
+        words: "run tool exec shell develop",
+        ..PROGRAM
+    },
+    Program { names: "bundle", words: "exec config", ..PROGRAM },
+    Program {
+        names: "docker podman",
+        words: "run exec cp save export build buildx compose create plugin",
+        long: "config host",
+        ..PROGRAM
+    },
+    Program {
+        names: "kubectl",
+        words: "exec cp run edit debug plugin config",
+        long: "kubeconfig",
+        ..PROGRAM
+    },
+    Program { names: "gh", words: "alias extension config", ..PROGRAM },
+    Program { names: "cmake", words: "-E -P", ..PROGRAM },
+    Program { names: "gradle", begins: "-I --init-script -D -P -b -c -g", ..PROGRAM },
+    Program { names: "mvn", begins: "-D -f --file -s -gs -l --log-file", ..PROGRAM },
+    Program {
+        names: "openssl",
+        begins: "-out -keyout -engine -provider -writerand -config -CAserial",
+        ..PROGRAM
+    },
+    Program {
+        names: "pytest",
+        letters: "pco",
+        long: "rootdir confcutdir basetemp junit-xml junitxml log-file debug pastebin cov-report \
+            cov-config override-ini config-file",
+        ..PROGRAM
+    },
+    Program {
+        names: "python",
+        letters: "cm",
+        harmless: "-u -B -I -O -OO -s -S -E -q -v -b -bb -P",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "node",
+        letters: "epr",
+        long: "eval print require import loader experimental-loader inspect cpu-prof heap-prof \
+            report-dir diagnostic-dir redirect-warnings trace-event-file-pattern env-file \
+            openssl-config",
+        harmless: "--test --watch --check -c --enable-source-maps --no-warnings --trace-warnings",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "perl",
+        letters: "eEiMmdnpsxI",
+        harmless: "-w -W -T -t -c",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "ruby",
+        letters: "eirCxIpn",
+        harmless: "-w -c -W",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "php",
+        letters: "rBREaSd",
+        harmless: "-l -n",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "lua",
+        letters: "eil",
+        harmless: "-W -v",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program {
+        names: "Rscript",
+        letters: "e",
+        harmless: "--vanilla --no-save",
+        operands: Operands::Script,
+        ..PROGRAM
+    },
+    Program { names: "deno bun", words: "eval run repl x -e --eval -p --print task", ..PROGRAM },
 ];
+
+/// Programs that do by any arguments only what their names say.
+pub(super) const PLAIN: &str = "ls cat echo pwd head tail wc cut tr nl od hexdump grep egrep fgrep \
+    zgrep diff cmp comm join paste column fold fmt rev tac seq true false : sleep date cal uname \
+    hostname whoami id groups who uptime df du free ps pgrep stat file basename dirname realpath \
+    readlink which type md5sum sha1sum sha256sum sha512sum cksum base64 b2sum jq nproc arch tty \
+    touch mkdir rmdir rm mv cp ln chmod chown truncate mktemp expr kill printenv locale getent \
+    gzip gunzip zcat bzip2 bunzip2 xz unxz zstd unzip strings nm size objdump readelf ldd \
+    rustfmt gofmt shellcheck umask ulimit exit return shift times";
+
+/// Returns true if a program runs a command that its arguments name.
+pub(in crate::tool::bash) fn is_launcher(name: &str) -> bool {
+    let runs = [REFUSED[0].0, REFUSED[3].0, SHELLS, OTHER_SHELLS, "xargs ssh function coproc"];
+    let known = LAUNCHERS.iter().map(|launcher| launcher.names);
+    runs.into_iter().chain(known).any(|names| holds(names, name))
+}
+
+/// Returns true if it is not known which of a launcher's words begins the command.
+pub(in crate::tool::bash) fn runs_any_word(name: &str) -> bool {
+    [REFUSED[3].0, "trap alias ssh function coproc"].iter().any(|names| holds(names, name))
+}
+
+/// The comments between which the table of programs stands in the documentation.
+#[cfg(test)]
+pub(in crate::tool::bash) const ENDS: [&str; 2] =
+    ["<!-- programs -->\n", "<!-- end of programs -->\n"];
+
+/// Returns the table of programs for the documentation.
+#[cfg(test)]
+pub(in crate::tool::bash) fn table() -> String {
+    let code = |words: &str, prefix: &str| -> Vec<String> {
+        let words = words.split(' ').filter(|word| !word.is_empty());
+        words.map(|word| format!("`{prefix}{word}`")).collect()
+    };
+    let mut rows =
+        String::from("| program | arguments that a rule must spell out |\n| --- | --- |\n");
+    for program in PROGRAMS {
+        let letters: Vec<_> = program.letters.chars().map(|c| format!("`-{c}`")).collect();
+        let begins = code(program.begins, "").into_iter().map(|word| format!("{word}..."));
+        let operands = match program.operands {
+            Operands::Any | Operands::Bundle => None,
+            Operands::One => Some("a second file"),
+            Operands::NoAssignments => Some("an assignment"),
+            Operands::Script => Some("(no script at all)"),
+        };
+        let all: Vec<String> = letters
+            .into_iter()
+            .chain(code(program.long, "--"))
+            .chain(code(program.words, ""))
+            .chain(begins)
+            .chain(operands.map(str::to_owned))
+            .collect();
+        let names = code(program.names, "").join(", ");
+        rows += &format!("| {names} | {} |\n", all.join(", "));
+    }
+    rows
+}
 
 /// Options of git before its subcommand, besides `-C`.
 pub(super) const GIT_FLAGS: &str =

@@ -6,17 +6,20 @@
 
 use super::options::{
     AWK, AWK_RISKS, COMPARISONS, FIND_RISKS, FIND_RUNS, GIT, GIT_EVERY, GIT_FLAGS, GIT_GETTERS,
-    GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, Operands, PROGRAMS, Program,
-    REFUSED, SED_FLAGS, SHELLS, SSH, TEE_FLAGS, XARGS, holds,
+    GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, PLAIN, PROGRAMS, REFUSED,
+    SED_FLAGS, SHELLS, SSH, TEE_FLAGS, XARGS, holds,
 };
+use super::risks::{check, check_loose, curl, database, is_in, risk};
 use super::words::Word;
 use super::{Parsed, Reader, Reading, may_set, scripts};
 
 /// A simple command that is inspected.
-struct Call<'w> {
+pub(super) struct Call<'w> {
     /// The name of the program without its folder.
-    name: &'w str,
-    arguments: &'w [Word],
+    pub(super) name: &'w str,
+    pub(super) arguments: &'w [Word],
+    /// Its place among the commands of the reading.
+    pub(super) at: usize,
     depth: usize,
 }
 
@@ -30,7 +33,9 @@ const JUDGES: &[(&str, Judge)] = &[
     ("ssh", |_, call| ssh(call)),
     ("xargs", xargs),
     ("find", find),
-    ("git", |_, call| git(call)),
+    ("git", git),
+    ("curl", curl),
+    ("sqlite sqlite3 psql mysql mariadb", database),
     ("sed", |_, call| sed(call)),
     ("awk mawk nawk", |_, call| awk(call)),
     ("test [", |_, call| test(call)),
@@ -47,16 +52,15 @@ const JUDGES: &[(&str, Judge)] = &[
 pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Parsed<()> {
     let [first, arguments @ ..] = words else { return Ok(()) };
     let name = first.text.rsplit('/').next().unwrap_or_default();
-    // macOS prefixes the GNU tools with a `g`: `gfind`, `gsed`.
-    let bare = name.strip_prefix('g').unwrap_or(name);
-    let is = |names: &str| holds(names, name) || holds(names, bare);
+    let is = |names: &str| is_called(name, names);
     if let Some((_, reason)) = REFUSED.iter().find(|(names, _)| is(names)) {
         return Err(format!("`{name}` {reason}"));
     }
     reader.moves |= is(MOVERS);
-    let call = Call { name, arguments, depth };
+    let at = reader.reading.commands.len().saturating_sub(1);
+    let call = Call { name, arguments, at, depth };
     if let Some(program) = PROGRAMS.iter().find(|program| is(program.names)) {
-        check(name, arguments, program)?;
+        check(reader, &call, name, arguments, program)?;
     }
     if let Some(launcher) = LAUNCHERS.iter().find(|launcher| is(launcher.names)) {
         reader.command(launch(&call, launcher)?.command, depth + 1);
@@ -67,51 +71,25 @@ pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Pars
     }
 }
 
-fn is_in(word: &Word, list: &str) -> bool {
-    holds(list, &word.text)
+/// Returns true if a program goes by one of the names. macOS prefixes the GNU tools with a `g`:
+/// `gfind`, `gsed`; and a name may end in a version: `python3.12`, `gcc-12`.
+fn is_called(name: &str, names: &str) -> bool {
+    let bare = name.strip_prefix('g').unwrap_or(name);
+    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let unversioned = unversioned.strip_suffix('-').unwrap_or(unversioned);
+    holds(names, name)
+        || bare != name && holds(names, bare)
+        || unversioned != name && holds(names, unversioned)
 }
 
-fn risk(name: &str, text: &str) -> String {
-    format!("`{name} {text}` can run a command or write a file")
-}
-
-/// Refuses a word that expansion may turn into an option.
-fn check_loose(name: &str, word: &Word) -> Parsed<()> {
-    match word.loose || (!word.literal && word.text.starts_with('-')) {
-        true => Err(format!("`{}` may expand to an option of `{name}`", word.text)),
-        false => Ok(()),
-    }
-}
-
-/// Refuses the arguments that the table names.
-fn check(name: &str, arguments: &[Word], program: &Program) -> Parsed<()> {
-    let mut operands = 0;
-    for (at, word) in arguments.iter().enumerate() {
-        check_loose(name, word)?;
-        let text = word.text.as_str();
-        let option = text.split('=').next().unwrap_or_default();
-        let bundled = at == 0 && program.operands == Operands::Bundle;
-        let names = |cluster: &str| cluster.contains(|c| program.letters.contains(c));
-        let long = option.strip_prefix("--").filter(|long| !long.is_empty());
-        let refused = match (long, text.strip_prefix('-')) {
-            (Some(long), _) => {
-                let refused = program.long.split(' ').any(|risk| risk.starts_with(long));
-                refused && !holds(program.harmless, long)
-            }
-            (None, Some(cluster)) => names(cluster),
-            (None, None) => {
-                operands += 1;
-                bundled && names(text)
-                    || operands > 1 && program.operands == Operands::One
-                    || program.operands == Operands::NoAssignments && text.contains('=')
-            }
-        };
-        let only_options = program.operands == Operands::Any && program.words.is_empty();
-        if refused || holds(program.words, option) || !(only_options || word.literal) {
-            return Err(risk(name, text));
-        }
-    }
-    Ok(())
+/// Returns true if the tables say what a program can do by its arguments.
+pub(in crate::tool::bash) fn is_known(name: &str) -> bool {
+    let listed = [PLAIN, MOVERS].into_iter();
+    let tables = PROGRAMS.iter().map(|program| program.names);
+    let tables = tables.chain(LAUNCHERS.iter().map(|launcher| launcher.names));
+    let tables = tables.chain(JUDGES.iter().map(|(names, _)| *names));
+    let tables = tables.chain(REFUSED.iter().map(|(names, _)| *names));
+    listed.chain(tables).any(|names| is_called(name, names))
 }
 
 /// The arguments of a launcher.
@@ -219,7 +197,7 @@ fn find(reader: &mut Reader, call: &Call) -> Parsed<()> {
         check_loose(call.name, word)?;
         rest = after;
         if is_in(word, FIND_RISKS) {
-            return Err(risk(call.name, &word.text));
+            reader.caution(call.at, &word.text, risk(call.name, &word.text));
         }
         if !is_in(word, FIND_RUNS) {
             continue;
@@ -286,15 +264,15 @@ fn ssh(call: &Call) -> Parsed<()> {
     let words: Vec<_> = command.iter().map(|word| word.text.as_str()).collect();
     let mut host = Reader::default();
     host.text(&words.join(" "), call.depth + 1);
-    let Reading { commands, writes, unclear } = host.reading;
-    let one = commands.len() == 1 && writes.is_empty() && unclear.is_none();
+    let Reading { commands, writes, unclear, cautions } = host.reading;
+    let one = commands.len() == 1 && writes.is_empty() && cautions.is_empty() && unclear.is_none();
     match one && command.iter().all(|word| word.literal) {
         true => Ok(()),
         false => Err("the host reads more than one certain command".to_owned()),
     }
 }
 
-fn git(call: &Call) -> Parsed<()> {
+fn git(reader: &mut Reader, call: &Call) -> Parsed<()> {
     let mut rest = call.arguments;
     let (subcommand, arguments) = loop {
         rest = match rest {
@@ -327,8 +305,8 @@ fn git(call: &Call) -> Parsed<()> {
         true => before_operands(arguments),
         false => arguments,
     };
-    check(&name, options, &GIT_EVERY)?;
-    check(&name, options, program)
+    check(reader, call, &name, options, &GIT_EVERY)?;
+    check(reader, call, &name, options, program)
 }
 
 /// Returns the words before a `--` that surely ends the options, because it is no option's value.
