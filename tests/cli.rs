@@ -38,6 +38,7 @@ mod report;
 mod results;
 mod resume;
 mod retry;
+mod rules;
 mod run_by_others;
 mod sandbox;
 mod scale;

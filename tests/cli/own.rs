@@ -8,7 +8,7 @@ use super::desk::{Desk, Done};
 
 /// The results of the calls of the newest run, in the order in which they ended: the tool, the
 /// status, and the text that the model read.
-fn results(desk: &Desk) -> Vec<(String, String, String)> {
+pub(super) fn results(desk: &Desk) -> Vec<(String, String, String)> {
     let journal = desk.runs().pop().expect("a run").join("journal.jsonl");
     let journal = std::fs::read_to_string(journal).expect("a journal");
     let records = journal.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));

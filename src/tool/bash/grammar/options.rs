@@ -207,7 +207,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             directory-prefix save-cookies hsts-file warc-file rejected-log",
         ..PROGRAM
     },
-    Program { names: "cargo", long: "config target-dir out-dir artifact-dir", ..PROGRAM },
+    Program { names: "cargo", long: "config", ..PROGRAM },
     Program { names: "hg", long: "config debugger", ..PROGRAM },
     Program { names: "jj", long: "config config-toml config-file tool", ..PROGRAM },
     Program {
@@ -233,20 +233,12 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program { names: "jobs", letters: "x", ..PROGRAM },
     Program {
         names: "gcc g++ cc c++ clang clang++ cpp gfortran",
-        begins: "-o --output @ -wrapper -B -specs --specs -fplugin -fuse-ld -Wl, -Wa, -Wp, -X -M \
+        begins: "@ -wrapper -B -specs --specs -fplugin -fuse-ld -Wl, -Wa, -Wp, -X -M \
             -dump -fdump -save-temps --save-temps -fprofile -iplugindir -load -T",
         ..PROGRAM
     },
-    Program {
-        names: "ld as",
-        begins: "-o --output @ -T -M -plugin --plugin -Map --Map",
-        ..PROGRAM
-    },
-    Program {
-        names: "rustc",
-        begins: "-o --out-dir @ -C --codegen -Z --emit --sysroot",
-        ..PROGRAM
-    },
+    Program { names: "ld as", begins: "@ -T -M -plugin --plugin -Map --Map", ..PROGRAM },
+    Program { names: "rustc", begins: "@ -C --codegen -Z --sysroot", ..PROGRAM },
     Program {
         names: "java javac jar",
         begins: "-Xlog -XX: -agent -javaagent -J @ -Xloggc -Xrun -Xdump -d --dir",
@@ -303,17 +295,11 @@ pub(super) const PROGRAMS: &[Program] = &[
         begins: "-out -keyout -engine -provider -writerand -config -CAserial",
         ..PROGRAM
     },
-    Program {
-        names: "pytest",
-        letters: "pco",
-        long: "rootdir confcutdir basetemp junit-xml junitxml log-file debug pastebin cov-report \
-            cov-config override-ini config-file",
-        ..PROGRAM
-    },
+    Program { names: "pytest", long: "basetemp pastebin", ..PROGRAM },
     Program {
         names: "python",
-        letters: "cm",
-        harmless: "-u -B -I -O -OO -s -S -E -q -v -b -bb -P",
+        letters: "c",
+        harmless: "-m -u -B -I -O -OO -s -S -E -q -v -b -bb -P",
         operands: Operands::Script,
         ..PROGRAM
     },

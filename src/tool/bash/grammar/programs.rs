@@ -4,6 +4,9 @@
 //! programs whose arguments are a language of their own. Whatever is not certain is an error, which
 //! makes the reading unclear.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 use super::options::{
     AWK, AWK_RISKS, COMPARISONS, FIND_RISKS, FIND_RUNS, GIT, GIT_EVERY, GIT_FLAGS, GIT_GETTERS,
     GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, PLAIN, PROGRAMS, REFUSED,
@@ -52,6 +55,10 @@ const JUDGES: &[(&str, Judge)] = &[
 pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Parsed<()> {
     let [first, arguments @ ..] = words else { return Ok(()) };
     let name = first.text.rsplit('/').next().unwrap_or_default();
+    // Most lines consist of programs that no table names.
+    if !spellings(name).any(|name| NAMES.contains(name)) {
+        return Ok(());
+    }
     let is = |names: &str| is_called(name, names);
     if let Some((_, reason)) = REFUSED.iter().find(|(names, _)| is(names)) {
         return Err(format!("`{name}` {reason}"));
@@ -71,25 +78,33 @@ pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Pars
     }
 }
 
-/// Returns true if a program goes by one of the names. macOS prefixes the GNU tools with a `g`:
+/// The names that the tables judge.
+static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let tables = [MOVERS].into_iter().chain(PROGRAMS.iter().map(|program| program.names));
+    let tables = tables.chain(LAUNCHERS.iter().map(|launcher| launcher.names));
+    let tables = tables.chain(JUDGES.iter().map(|(names, _)| *names));
+    let tables = tables.chain(REFUSED.iter().map(|(names, _)| *names));
+    tables.flat_map(|names| names.split(' ')).collect()
+});
+
+/// Returns the names by which a table may list a program. macOS prefixes the GNU tools with a `g`:
 /// `gfind`, `gsed`; and a name may end in a version: `python3.12`, `gcc-12`.
-fn is_called(name: &str, names: &str) -> bool {
-    let bare = name.strip_prefix('g').unwrap_or(name);
+fn spellings(name: &str) -> impl Iterator<Item = &str> {
     let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let unversioned = unversioned.strip_suffix('-').unwrap_or(unversioned);
-    holds(names, name)
-        || bare != name && holds(names, bare)
-        || unversioned != name && holds(names, unversioned)
+    let bare = name.strip_prefix('g');
+    let unversioned = Some(unversioned).filter(|unversioned| *unversioned != name);
+    std::iter::once(name).chain(bare).chain(unversioned)
+}
+
+/// Returns true if a program goes by one of the names.
+fn is_called(name: &str, names: &str) -> bool {
+    spellings(name).any(|name| holds(names, name))
 }
 
 /// Returns true if the tables say what a program can do by its arguments.
 pub(in crate::tool::bash) fn is_known(name: &str) -> bool {
-    let listed = [PLAIN, MOVERS].into_iter();
-    let tables = PROGRAMS.iter().map(|program| program.names);
-    let tables = tables.chain(LAUNCHERS.iter().map(|launcher| launcher.names));
-    let tables = tables.chain(JUDGES.iter().map(|(names, _)| *names));
-    let tables = tables.chain(REFUSED.iter().map(|(names, _)| *names));
-    listed.chain(tables).any(|names| is_called(name, names))
+    is_called(name, PLAIN) || spellings(name).any(|name| NAMES.contains(name))
 }
 
 /// The arguments of a launcher.
