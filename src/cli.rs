@@ -32,6 +32,7 @@ mod refusal;
 mod report;
 mod resume;
 mod resume_all;
+mod rows;
 mod run;
 mod schema;
 mod screen;

@@ -4,12 +4,13 @@
 //! Holds no state. The journal and the result store both wait by these functions.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// First pause between two checks of a full disk; each pause is twice as long as the one before.
@@ -55,33 +56,84 @@ pub(crate) fn outlive_file_limits() -> io::Result<()> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
 }
 
-/// Opens a file that anybody may have put there, for reading. Whatever is no file is an error: a named pipe
-/// would wait for a writer for ever.
+/// The most bytes of a text that is read whole.
+const MOST_TEXT: u64 = 256 << 20;
+
+/// The longest line that is read.
+const LONGEST_LINE: u64 = 256 << 20;
+
+/// Opens a file of this program that anybody may have put there, for reading. Whatever is no file is an
+/// error: a named pipe would wait for a writer for ever, and a link is never made by this program and may
+/// lead anywhere.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     open_as(OpenOptions::new().read(true), path)
 }
 
 /// Does the same as [`open`] with these options.
 pub(crate) fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let at_once = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let file = options.custom_flags(at_once.bits().cast_signed()).open(path)?;
+    let opened = opened(options, path, OFlags::NOFOLLOW);
+    opened.map_err(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::LOOP) => {
+            io::Error::new(io::ErrorKind::InvalidInput, "it is a link")
+        }
+        _ => error,
+    })
+}
+
+fn opened(options: &mut OpenOptions, path: &Path, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | more;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
     }
 }
 
-/// Reads a text from a file that anybody may have put there.
+/// Reads a text from a file of this program that anybody may have put there.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    read_text_within(path, MOST_TEXT)
+}
+
+/// Does the same as [`read_text`] for a text that has at most so many bytes.
+pub(crate) fn read_text_within(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    open(path)?.read_to_string(&mut text)?;
+    within(open(path)?, most)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Reads a text of at most so many bytes from a file that anybody may have put there.
+/// Returns a reader of a file that ends after `most` bytes; a file that is larger now is an error.
+pub(crate) fn within(file: File, most: u64) -> io::Result<impl Read> {
+    match file.metadata()?.len() > most {
+        true => {
+            let reason = format!("it is larger than {most} bytes, which such a file never is");
+            Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+        }
+        false => Ok(file.take(most)),
+    }
+}
+
+/// Appends the next line to `line`, with its end. Returns the number of its bytes, 0 at the end of the
+/// input. A line without an end for so long is an error: it would fill the memory.
+pub(crate) fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    read_line_of(input, line, LONGEST_LINE)
+}
+
+fn read_line_of(input: &mut impl BufRead, line: &mut Vec<u8>, most: u64) -> io::Result<usize> {
+    let read = input.take(most).read_until(b'\n', line)?;
+    match read as u64 == most && !line.ends_with(b"\n") {
+        true => {
+            let reason = format!("a line is longer than {most} bytes, which no record is");
+            Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+        }
+        false => Ok(read),
+    }
+}
+
+/// Reads a text of at most so many bytes from a file of the system, which may be a link.
 pub(crate) fn read_text_of(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    open(path)?.take(most).read_to_string(&mut text)?;
+    let file = opened(OpenOptions::new().read(true), path, OFlags::empty())?;
+    file.take(most).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -224,8 +276,28 @@ mod tests {
         }
         let error = open_as(OpenOptions::new().append(true), &pipe).unwrap_err();
         assert_ne!(error.kind(), io::ErrorKind::NotFound);
-        std::fs::write(root.path().join("file"), "x").unwrap();
+        let (file, link) = (root.path().join("file"), root.path().join("link"));
+        std::fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(open(&link).unwrap_err().to_string(), "it is a link");
+        assert_eq!(read_text_of(&link, 10).unwrap(), "x");
+        let large = File::create(root.path().join("large")).unwrap();
+        large.set_len(100 << 30).unwrap();
+        let error = read_text(&root.path().join("large")).unwrap_err().to_string();
+        assert_eq!(error, "it is larger than 268435456 bytes, which such a file never is");
         assert_eq!(read_text(&root.path().join("file")).unwrap(), "x");
+    }
+
+    #[test]
+    fn a_line_is_read_up_to_its_bound() {
+        let (mut input, mut line) = (&b"one\nfour\nlonger"[..], Vec::new());
+        for wanted in [4, 5] {
+            line.clear();
+            assert_eq!(read_line_of(&mut input, &mut line, 5).unwrap(), wanted);
+        }
+        let error = read_line_of(&mut input, &mut line, 5).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read_line(&mut &b"end"[..], &mut line).unwrap(), 3);
     }
 
     #[test]

@@ -43,6 +43,19 @@ const HIDDEN: [(char, char); 21] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
+/// Begins each row of a text of models, commands and files that stands on rows of its own, behind an
+/// indentation. No row that the program writes itself begins so.
+pub(crate) const MARK: &str = "| ";
+
+/// Returns the most columns that a character takes in a terminal.
+pub(crate) fn columns(c: char) -> usize {
+    match c {
+        // Wide characters begin with the Hangul letters; dashes and dots of prose are among them.
+        ..'\u{1100}' | '\u{2000}'..='\u{206f}' => 1,
+        _ => 2,
+    }
+}
+
 /// Returns true if a character steers a terminal, changes how its neighbours look, or is not seen.
 pub(crate) fn is_hidden(c: char) -> bool {
     match c {

@@ -27,6 +27,7 @@ mod journal_format;
 mod judge;
 mod keys;
 mod lost_records;
+mod marks;
 mod mistakes;
 mod odd_files;
 mod own;

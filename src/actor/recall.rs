@@ -4,7 +4,6 @@
 //! transcript is a projection that may lag behind: if a message is missing from it, the journal is
 //! read instead, which has them all. Files are read off the runtime's threads.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::step::{Past, StepContext};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
+use crate::disk;
 use crate::event::SharedRecord;
 use crate::journal::results;
 use crate::journal::transcript::Transcript;
@@ -60,7 +60,7 @@ async fn recall_of(context: &StepContext, query: Query) -> Result<Recall, ToolEr
     let (path, asked) = (context.services.transcript(&context.agent), query.clone());
     let past = context.past;
     let from_file = off_the_runtime(move || {
-        let recall = File::open(path).and_then(|file| read(BufReader::new(file), asked, past));
+        let recall = disk::open(&path).and_then(|file| read(BufReader::new(file), asked, past));
         Ok(recall.ok().flatten())
     });
     if let Some(recall) = from_file.await? {
@@ -101,7 +101,7 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        lines.read_until(b'\n', &mut bytes)?;
+        disk::read_line(&mut lines, &mut bytes)?;
         let line = bytes.strip_suffix(b"\n").and_then(|line| serde_json::from_slice(line).ok());
         let Some(line) = line.filter(|line: &TranscriptLine<'_>| line.seq < past.before) else {
             return Ok((count == past.messages).then_some(recall));

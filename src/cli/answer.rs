@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use super::ask::safe;
 use super::locate::Project;
 use super::questions::{self, Named, Pending};
+use super::rows::folded;
+use super::stream::{Stream, complain_in_lines};
 use super::{args, complain, refusal};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -77,7 +79,7 @@ fn run(project: &Project, id: &str, said: Said) -> Exit {
     }
     // What is answered is shown before: an id says nothing.
     complain(&format!("{} of {}:", pending.kind().as_str(), safe(pending.who())));
-    pending.lines().iter().for_each(|line| complain(line));
+    pending.lines().iter().for_each(|line| complain_in_lines(&folded(line, Stream::Err)));
     let answer =
         PersonsAnswer { id: pending.id().to_owned(), allowed, text, by: control::this_process() };
     match give(project, &pending, answer) {

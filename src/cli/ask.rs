@@ -11,6 +11,7 @@ use rustix::termios::{QueueSelector, tcflush};
 
 use self::question::{Answer, Remembered};
 pub(super) use self::question::{block, lines, safe};
+use super::rows::rows;
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::actor::services::{Asker, Question};
@@ -45,7 +46,7 @@ pub(super) fn has_terminal() -> bool {
 /// lines must be safe to show.
 pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
     let (width, _) = size();
-    let rows = question::rows(lines, width);
+    let rows = rows(lines, width);
     let Ok((never, _open)) = io::pipe() else { return false };
     let mut shown = 0;
     loop {
@@ -85,7 +86,7 @@ impl Terminal {
         }
         let mut open = OpenQuestion::new(&self.screen);
         let (width, _) = size();
-        let lines = question::rows(&question::lines(question), width);
+        let lines = rows(&question::lines(question), width);
         let mut shown = 0;
         loop {
             let choices = format!("allow? [{}] ", question::choices(question));
@@ -142,7 +143,7 @@ fn size() -> (usize, usize) {
 /// Returns the rows that a page leaves free for the choices, which name a rule of any length: the
 /// beginning of the page must not scroll out of sight.
 fn below(choices: &str, width: usize) -> usize {
-    question::rows(&[choices.to_owned()], width).len().max(BELOW_PAGE - 1) + 1
+    rows(&[choices.to_owned()], width).len().max(BELOW_PAGE - 1) + 1
 }
 
 /// Marks an agent as waiting for the person until it is dropped.

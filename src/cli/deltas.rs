@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::complain;
 use super::paint::Paint;
+use super::rows::folded;
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::actor::services::Watcher;
@@ -55,7 +56,7 @@ impl Deltas {
         // An output that is closed is no error: the run goes on.
         let _ = match &self.screen {
             Some(screen) => screen.line(&text),
-            None => Stream::Out.print(&format!("{text}\n")),
+            None => Stream::Out.print(&format!("{}\n", folded(&text, Stream::Out))),
         };
     }
 

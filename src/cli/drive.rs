@@ -11,6 +11,7 @@ use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::Paint;
+use super::rows::folded_block;
 use super::screen::Screen;
 use super::status::Status;
 use super::stream::Stream;
@@ -185,7 +186,8 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
 fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
     let id = refusal::name(dir);
     let evidence = evidence::for_summary(dir);
-    let mut text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
+    let text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
+    let mut text = folded_block(&text, Stream::Out);
     let flags = project.flags();
     if evidence.is_none() {
         // What stands behind "done" is not left out without a word.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::stream::{Stream, colour};
-use crate::printable;
+use crate::printable::{self, columns};
 
 /// The time after which long work says what it does: shorter work needs no word.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -134,12 +134,29 @@ pub(super) fn visible(text: &str) -> usize {
     count
 }
 
-/// Returns at most `width` characters of a text without colours, with `…` if it is longer.
+/// Returns what of a text without colours fits into so many columns, with `…` if it is longer: a line
+/// that a terminal wraps would begin a row with text of others.
 pub(super) fn cut(text: &str, width: usize) -> String {
-    match text.chars().nth(width) {
-        None => text.to_owned(),
-        Some(_) if width == 0 => String::new(),
-        Some(_) => text.chars().take(width - 1).chain(['…']).collect(),
+    let ends = text.char_indices().scan(0, |taken, (at, c)| {
+        *taken += columns(c);
+        Some((at + c.len_utf8(), *taken))
+    });
+    // The end of what fits beside the mark, and whether all fits.
+    let (mut end, mut is_whole) = (0, true);
+    for (after, taken) in ends {
+        match taken {
+            _ if taken < width => end = after,
+            _ if taken > width => {
+                is_whole = false;
+                break;
+            }
+            _ => {}
+        }
+    }
+    match is_whole {
+        true => text.to_owned(),
+        false if width == 0 => String::new(),
+        false => format!("{}…", &text[..end]),
     }
 }
 

@@ -1,8 +1,11 @@
 //! `pending`: lists the questions that wait for a person.
 
 use super::args;
+use super::ask::safe;
 use super::locate::Project;
 use super::questions::{self, Pending};
+use super::rows::folded;
+use super::stream::Stream;
 use super::{refusal, say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
@@ -42,12 +45,12 @@ fn text(project: &Project, pending: &Pending, all: &[Pending]) -> String {
     let mut text = format!(
         "{id}  {}  of {} in run {}, for {age} now{}\n",
         asked.kind.as_str(),
-        pending.who(),
+        safe(pending.who()),
         refusal::name(&pending.dir),
         until.unwrap_or_default()
     );
     for line in pending.lines() {
-        text.push_str(&line);
+        text.push_str(&folded(&line, Stream::Out));
         text.push('\n');
     }
     for command in pending.commands(project, id) {

@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 use super::ask::{block, lines, safe};
 use super::locate::Project;
 use super::refusal;
+use super::rows::folded;
+use super::stream::Stream;
 use crate::actor::services::Effect;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
+use crate::journal::log_line::cut;
 use crate::journal::{snapshot, stamp};
 use crate::run::answers;
 use crate::run_state::RunState;
@@ -18,6 +21,9 @@ use crate::turn::question::ApprovalKind;
 
 /// The least characters of an id that commands show.
 const LEAST_ID: usize = 8;
+
+/// The most characters of a question in a summary; `pending` shows all of it.
+const MESSAGE: usize = 300;
 
 /// An open question of a run.
 #[derive(Clone, Debug)]
@@ -86,11 +92,12 @@ impl Pending {
         for shown in &asked.shown {
             // A text that is written out names itself: the whole of a plan that is to be approved.
             if serde_json::from_str::<String>(&shown.expression).is_err() {
-                lines.push(format!("  {}:", safe(&shown.expression)));
+                lines.extend(block(&format!("{}:", safe(&shown.expression))));
             }
-            lines.extend(block(&shown.text).into_iter().map(|line| format!("  {line}")));
+            let text = shown.text.lines().map(|line| format!("  {line}\n"));
+            lines.extend(block(&text.collect::<String>()));
             if shown.left_out > 0 {
-                lines.push(format!("    [{} bytes more]", shown.left_out));
+                lines.push(format!("  [{} bytes more]", shown.left_out));
             }
         }
         if !asked.choices.is_empty() {
@@ -199,12 +206,10 @@ pub(super) fn summary(project: &Project, dir: &RunDir, state: &RunState) -> Stri
     let (all, mut text) = (of_run(dir, state), String::new());
     for pending in &all {
         let id = short_id(pending.id(), &all);
-        let message = safe(pending.question.asked.message.lines().next().unwrap_or_default());
-        text.push_str(&format!(
-            "{} asks ({}): {message}\n",
-            pending.who(),
-            pending.kind().as_str()
-        ));
+        let message = pending.question.asked.message.lines().next().unwrap_or_default();
+        let message = safe(&cut(message, MESSAGE));
+        let (who, kind) = (safe(pending.who()), pending.kind().as_str());
+        text.push_str(&folded(&format!("{who} asks ({kind}): {message}\n"), Stream::Err));
         for command in pending.commands(project, id) {
             text.push_str(&format!("    {command}\n"));
         }

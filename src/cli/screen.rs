@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
+use super::rows::folded;
 use super::stream::Stream;
 use crate::id::AgentId;
 use crate::printable;
@@ -71,7 +72,7 @@ impl Screen {
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
-        let print = || Stream::Err.print(&format!("{text}\n"));
+        let print = || Stream::Err.print(&format!("{}\n", folded(text, Stream::Err)));
         match &self.area {
             Some(area) => area.suspend(print),
             None => print(),

@@ -5,13 +5,16 @@ mod output;
 mod rounds;
 mod view;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Project, Selector, agents};
+use super::rows::{folded, folded_block, quoted};
+use super::stream::Stream;
 use super::{complain, evidence, refusal, say, say_json, stream};
 use crate::config::suggest;
 use crate::disk;
@@ -135,7 +138,8 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .unwrap_or_default(),
     );
     if state.completed().is_some() {
-        text.push_str(&report::summary(state, &evidence::for_summary(dir).unwrap_or_default()));
+        let evidence = evidence::for_summary(dir).unwrap_or_default();
+        text.push_str(&folded_block(&report::summary(state, &evidence), Stream::Out));
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {}\n", printable::line(reason)));
@@ -145,12 +149,14 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             text.push_str(&format!("resume with:  {command}\n\n"));
         }
         let rows = report::folded_rows(report::rows(state, live, stamp::now_ms()));
-        let name = |row: &report::Row| format!("{}{}", "  ".repeat(row.depth - 1), row.name);
+        let name = |row: &report::Row| {
+            format!("{}{}", "  ".repeat(row.depth - 1), printable::line(&row.name))
+        };
         let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
         for row in rows.iter().skip(1) {
             let waits = row.waiting_for.as_deref().unwrap_or_default();
             let line = format!("{:widest$}  {:9}  {waits}", name(row), row.state);
-            text.push_str(line.trim_end());
+            text.push_str(&folded(printable::line(line.trim_end()).as_ref(), Stream::Out));
             text.push('\n');
         }
     }
@@ -190,7 +196,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         }
         text.push_str(&format!("task {name}: {}, attempt {}\n", task.state.as_str(), task.attempt));
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
-            text.push_str(&format!("{note}\n"));
+            text.push_str(&format!("{}\n", quoted(&note)));
         }
         text.push_str(&rounds::text(state, name, task));
         if let Some(undone) = undone_of(state, name) {
@@ -200,16 +206,16 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         if let Some(output) =
             task.output.is_none().then(|| output::partial(dir, state, task)).flatten()
         {
-            text.push_str(&format!("\nit had printed or written:\n{}\n", output.trim_end()));
+            text.push_str(&format!("\nit had printed or written:\n{}\n", quoted(&output)));
         }
         if let Some(output) = &task.output {
-            text.push_str(&format!("\n{}\n", output.text.trim_end()));
+            text.push_str(&format!("\n{}\n", quoted(&output.text)));
             if let Some(stored) = &output.stored {
                 text.push_str(&format!("... the whole output: show --result {}\n", stored.hash));
             }
         }
     }
-    if as_json { say_json(&text) } else { say(&text) }
+    if as_json { say_json(&text) } else { say(&folded_block(&text, Stream::Out)) }
 }
 
 /// Returns the task with this name, or else all tasks that match the name as a glob.
@@ -250,7 +256,7 @@ fn show_agent(
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
             (false, true) => say_json(&format!("{}\n", agent_json(dir, state, id, agent))),
-            (false, false) => say(&agent_text(dir, state, id, agent)),
+            (false, false) => say(&folded_block(&agent_text(dir, state, id, agent), Stream::Out)),
         };
         if exit != Exit::Done {
             return exit;
@@ -302,15 +308,15 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     let ended = match &agent.outcome {
         None => {
             let waits = agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live());
-            waits.map(|what| format!("waits for {what}")).unwrap_or_default()
+            waits.map(|what| format!("waits for {}", printable::line(&what))).unwrap_or_default()
         }
-        Some(Outcome::Completed { output }) => output.text.trim_end().to_owned(),
-        Some(Outcome::Failed { failure, partial: None }) => failure.to_string(),
+        Some(Outcome::Completed { output }) => quoted(&output.text),
+        Some(Outcome::Failed { failure, partial: None }) => quoted(&failure.to_string()),
         Some(Outcome::Failed { failure, partial: Some(partial) }) => {
-            let text = partial.text.trim_end();
+            let (failure, text) = (quoted(&failure.to_string()), quoted(&partial.text));
             format!("{failure}\n\nit had written, and did not finish:\n{text}")
         }
-        Some(Outcome::Cancelled { reason }) => format!("cancelled: {reason}"),
+        Some(Outcome::Cancelled { reason }) => format!("cancelled: {}", printable::line(reason)),
     };
     if !ended.is_empty() {
         text.push_str(&format!("\n{ended}\n"));
@@ -319,13 +325,7 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
 }
 
 fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
-    match disk::read_text(&dir.transcript(id)) {
-        Ok(text) => say_json(&text),
-        Err(error) => {
-            complain(&format!("error: {}: {error}", dir.transcript(id).display()));
-            Exit::Failed
-        }
-    }
+    each_line(&dir.transcript(id), |line| Stream::Out.print_json(&String::from_utf8_lossy(line)))
 }
 
 /// Prints the transcript for people: each message with its role, calls and results in full.
@@ -335,22 +335,36 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
         seq: u64,
         message: Message,
     }
-    let path = dir.transcript(id);
-    let text = match disk::read_text(&path) {
-        Ok(text) => text,
-        Err(error) => {
-            complain(&format!("error: {}: {error}", path.display()));
-            return Exit::Failed;
-        }
-    };
-    for line in text.lines() {
-        let Ok(line) = serde_json::from_str::<TranscriptLine>(line) else { continue };
+    each_line(&dir.transcript(id), |line| {
+        let Ok(line) = serde_json::from_slice::<TranscriptLine>(line) else { return Ok(()) };
         let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
-        if stream::Stream::Out.print(&shown).is_err() {
-            return Exit::Done;
+        Stream::Out.print(&folded_block(&shown, Stream::Out))
+    })
+}
+
+/// Gives each line of a transcript to `print` until a line cannot be printed.
+fn each_line(path: &Path, mut print: impl FnMut(&[u8]) -> io::Result<()>) -> Exit {
+    let mut line = Vec::new();
+    let mut read = |input: &mut BufReader<File>| -> io::Result<Option<io::Result<()>>> {
+        line.clear();
+        Ok((disk::read_line(input, &mut line)? > 0).then(|| print(&line)))
+    };
+    let failed = |error: io::Error| {
+        complain(&format!("error: {}: {error}", path.display()));
+        Exit::Failed
+    };
+    let mut input = match disk::open(path) {
+        Ok(file) => BufReader::new(file),
+        Err(error) => return failed(error),
+    };
+    loop {
+        match read(&mut input) {
+            Ok(Some(Ok(()))) => {}
+            Ok(None) => return Exit::Done,
+            Ok(Some(printed)) => return stream::said(printed),
+            Err(error) => return failed(error),
         }
     }
-    Exit::Done
 }
 
 /// Formats a message for people. `place` is its position, and `note` returns a remark on a block.
@@ -367,7 +381,7 @@ fn message_text(place: &str, message: &Message, note: impl Fn(&Block) -> String)
         let note = note(block);
         // The name of a tool is the model's: it must not end the line and begin another message.
         let label = printable::line(&label);
-        text.push_str(&format!("--- {place} {label}{note}\n{}\n", body.trim_end()));
+        text.push_str(&format!("--- {place} {label}{note}\n{}\n", quoted(&body)));
     }
     text
 }

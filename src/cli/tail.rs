@@ -10,6 +10,7 @@ use super::args;
 use super::deltas::Deltas;
 use super::locate::Project;
 use super::paint::Paint;
+use super::rows::folded;
 use super::screen::Screen;
 use super::stream::Stream;
 use super::times::Times;
@@ -306,7 +307,7 @@ impl Printer {
         let written = match &self.screen {
             Some(screen) => screen.line(line),
             None if self.json => Stream::Out.print_json(&format!("{line}\n")),
-            None => Stream::Out.print(&format!("{line}\n")),
+            None => Stream::Out.print(&format!("{}\n", folded(line, Stream::Out))),
         };
         match written {
             Ok(()) => true,

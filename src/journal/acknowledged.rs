@@ -23,6 +23,9 @@ use crate::journal::line::{self, Position};
 /// Name of the file with the record.
 const NAME: &str = "acknowledged";
 
+/// The most bytes of the file: a line, and what is left of a longer one.
+const MOST_BYTES: u64 = 4096;
+
 /// Name of the file with the calls.
 pub(super) const STARTED: &str = "started";
 
@@ -71,7 +74,7 @@ impl Acknowledged {
 /// Returns the last acknowledged record; `None` if that is not known.
 #[must_use]
 pub fn last(dir: &Path) -> Option<Acknowledged> {
-    let text = disk::read_text(&dir.join(NAME)).ok()?;
+    let text = disk::read_text_within(&dir.join(NAME), MOST_BYTES).ok()?;
     // An older version writes a shorter line over the one that stands there.
     serde_json::from_str(text.lines().next()?).ok()
 }

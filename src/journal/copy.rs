@@ -83,7 +83,7 @@ struct JournalLines<R> {
 impl<R: io::BufRead> JournalLines<R> {
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
-        let read = self.input.read_until(b'\n', &mut line)?;
+        let read = disk::read_line(&mut self.input, &mut line)?;
         Ok((read > 0).then_some(line))
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -119,7 +119,7 @@ fn last_seq(transcript: &Path) -> io::Result<u64> {
 
 fn each_line(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
     let (mut input, mut text) = (BufReader::new(disk::open(path)?), Vec::new());
-    while input.read_until(b'\n', &mut text)? > 0 {
+    while disk::read_line(&mut input, &mut text)? > 0 {
         each(&text);
         text.clear();
     }

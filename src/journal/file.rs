@@ -26,6 +26,9 @@ use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesy
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
+/// The most bytes of the file that tells who holds a run.
+const MOST_BYTES: u64 = 4096;
+
 /// The directory of one run. It holds only paths: making one does not touch the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir {
@@ -187,7 +190,7 @@ impl RunDir {
         let mut file = disk::open_as(options, &path).map_err(io)?;
         if !(take(&folder).map_err(io)? && take(&file).map_err(io)?) {
             let mut text = String::new();
-            let holder = file.read_to_string(&mut text).ok();
+            let holder = file.take(MOST_BYTES).read_to_string(&mut text).ok();
             let holder = holder.and_then(|_| serde_json::from_str::<Holder>(&text).ok());
             return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
         }

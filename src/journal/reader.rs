@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::NamedFile;
+use crate::disk::{self, NamedFile};
 use crate::event::{Record, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::JournalError;
@@ -68,7 +68,7 @@ impl<R: BufRead> Scan<R> {
         let mut next = self.at;
         loop {
             self.line.clear();
-            let read = self.input.read_until(b'\n', &mut self.line)?;
+            let read = disk::read_line(&mut self.input, &mut self.line)?;
             if read == 0 && next.seq == first {
                 return Ok(Some(Tail::Clean));
             }
@@ -111,7 +111,7 @@ impl<R: BufRead> Scan<R> {
                 return Ok(refused(bad, fault));
             }
             self.line.clear();
-            if self.input.read_until(b'\n', &mut self.line)? == 0 {
+            if disk::read_line(&mut self.input, &mut self.line)? == 0 {
                 return Ok(Tail::Torn { offset: self.at.offset });
             }
         }
@@ -239,7 +239,7 @@ impl Reader {
         let (mut offset, mut line) = (batch.offset, Vec::new());
         for _ in batch.seq..seq {
             line.clear();
-            offset += input.read_until(b'\n', &mut line)? as u64;
+            offset += disk::read_line(input, &mut line)? as u64;
         }
         input.seek(SeekFrom::Start(self.scan.at.offset))?;
         Ok(offset)

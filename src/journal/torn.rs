@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
@@ -219,7 +219,7 @@ pub fn loss(dir: &RunDir, end: Position) -> Result<Loss, JournalError> {
         // Each line is verified against the checksum in the line before, whether that line is sound
         // or not.
         let mut before = Some(end.crc);
-        while input.read_until(b'\n', &mut text)? > 0 {
+        while disk::read_line(&mut input, &mut text)? > 0 {
             match before.map(|crc| line::decode(&text, crc)) {
                 Some(Ok(line)) => loss.add(&line),
                 Some(Err(fault)) if fault.is_sound() => loss.records += 1,

@@ -5,11 +5,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::control::user;
 use crate::disk;
 use crate::journal::file::RunDir;
 use crate::run_state::RunState;
@@ -116,10 +117,22 @@ fn file(dir: &RunDir, id: &str) -> io::Result<PathBuf> {
     }
 }
 
+/// Reads an answer that was left. Who gave it is the owner of the file, whatever its text says; one of
+/// another user than this one and root is none.
 fn read(path: &Path) -> io::Result<LeftAnswer> {
-    let mut text = String::new();
-    disk::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
-    Ok(serde_json::from_str(&text)?)
+    let (file, mut text) = (disk::open(path)?, String::new());
+    let owner = file.metadata()?.uid();
+    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
+        let reason = format!("it is a file of {}, who may not answer", user(owner));
+        return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
+    }
+    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    let mut left: LeftAnswer = serde_json::from_str(&text)?;
+    // The number tells processes of a user apart, and says nothing of who it is.
+    let number = left.answer.by.rsplit_once('/').map(|(_, number)| number);
+    let number = number.and_then(|number| number.parse::<u32>().ok());
+    left.answer.by = number.map_or_else(|| user(owner), |pid| format!("{}/{pid}", user(owner)));
+    Ok(left)
 }
 
 #[cfg(test)]
@@ -130,18 +143,34 @@ mod tests {
     fn the_first_answer_stays() {
         let folder = tempfile::tempdir().expect("a folder");
         let dir = RunDir::at(folder.path());
-        let left = |by: &str, at_ms| {
+        let left_by = |by: &str, at_ms| {
             let (id, by) = ("abc-2".to_owned(), by.to_owned());
             LeftAnswer { answer: PersonsAnswer { id, allowed: true, text: None, by }, at_ms }
         };
+        // Whatever a file says, it is the answer of its owner.
+        let this = user(rustix::process::geteuid().as_raw());
+        let left = |at_ms| left_by(&this, at_ms);
         assert_eq!(left_for(&dir, "abc-2"), None);
-        assert_eq!(leave(&dir, &left("one", 1)).expect("left"), None);
-        assert_eq!(leave(&dir, &left("two", 2)).expect("left"), Some(left("one", 1)));
-        assert_eq!(left_for(&dir, "abc-2"), Some(left("one", 1)));
+        assert_eq!(leave(&dir, &left_by("one", 1)).expect("left"), None);
+        assert_eq!(leave(&dir, &left_by("two", 2)).expect("left"), Some(left(1)));
+        assert_eq!(left_for(&dir, "abc-2"), Some(left(1)));
+        assert!(this.contains('@') && !this.contains('/'), "{this}");
+        if rustix::process::geteuid().is_root() {
+            let path = file(&dir, "abc-2").expect("a path");
+            std::os::unix::fs::chown(&path, Some(65_534), None).expect("root");
+            assert_eq!(left_for(&dir, "abc-2"), None, "of another user");
+            std::os::unix::fs::chown(&path, Some(0), None).expect("root");
+            assert_eq!(left_for(&dir, "abc-2"), Some(left(1)));
+        }
+        let path = file(&dir, "abc-2").expect("a path");
+        fs::remove_file(&path).expect("removed");
+        assert_eq!(leave(&dir, &left_by("alice@desk/42", 2)).expect("left"), None);
+        let by = left_for(&dir, "abc-2").map(|left| left.answer.by);
+        assert_eq!(by, Some(format!("{this}/42")));
         // Nobody waits for it in a run without questions.
         assert_eq!(take_up(&dir, &RunState::default()), []);
         assert_eq!(left_for(&dir, "abc-2"), None);
-        let outside = PersonsAnswer { id: "../x".to_owned(), ..left("one", 1).answer };
+        let outside = PersonsAnswer { id: "../x".to_owned(), ..left(1).answer };
         assert!(leave(&dir, &LeftAnswer { answer: outside, at_ms: 1 }).is_err());
     }
 }

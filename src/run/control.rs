@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::peer::Peer;
-pub use self::peer::this_process;
+pub use self::peer::{this_process, user};
 use self::place::Folder;
 pub use self::place::folders;
 use super::Remote;

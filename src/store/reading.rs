@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::StoreError;
+use super::{MAX_STORED_BYTES, StoreError};
 use crate::disk;
 use crate::output::{Output, Stored, Text};
 use crate::turn::Program;
@@ -48,8 +48,18 @@ pub fn check(folder: &Path, hash: &str) -> Result<(), StoreError> {
 /// Returns an error if the result is not there, cannot be read, or is not what was stored.
 pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
     let mut result = open(folder, &stored.hash)?;
+    let length = result.file.metadata().map_or(0, |metadata| metadata.len());
+    if length > stored.bytes || length > MAX_STORED_BYTES {
+        let reason =
+            format!("it is damaged: it has {length} bytes, and {} were stored", stored.bytes);
+        return Err(StoreError { path: result.path, reason });
+    }
     let mut bytes = Vec::new();
-    result.read_to_end(&mut bytes).map_err(|error| result.refused(&error))?;
+    result
+        .by_ref()
+        .take(MAX_STORED_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|error| result.refused(&error))?;
     result.finish()?;
     Ok(bytes)
 }

@@ -4,6 +4,7 @@
 //! searches a file.
 
 mod grep;
+mod ignored;
 mod walk;
 
 use std::path::Path;

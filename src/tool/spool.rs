@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use crate::disk;
 use crate::id::CallKey;
-use crate::store::{INLINE_CHARS, Scratch, Store, make_dir};
+use crate::store::{INLINE_CHARS, MAX_STORED_BYTES, Scratch, Store, make_dir};
 
 /// Disk space that is taken for the result of a call before the call begins, in bytes: the longest
 /// text that is given whole, with every character as its longest JSON escape (6 bytes), and 4 KiB
@@ -69,12 +69,12 @@ impl<'a> Spool<'a> {
     /// # Errors
     /// Returns an error if the kept result cannot be read.
     pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
-        let mut file = match disk::open(&self.0.scratch_dir().join(Self::result_name(key))) {
+        let file = match disk::open(&self.0.scratch_dir().join(Self::result_name(key))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        disk::within(file, MAX_STORED_BYTES)?.read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
 

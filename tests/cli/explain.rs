@@ -62,50 +62,50 @@ fn redacted(text: &str) -> String {
 fn the_view_shows_which_edit_made_what() {
     let desk = ran();
     let view = redacted(&desk.good(&["show", "desk/@keep", "--view"]));
-    let heads: Vec<_> = view.lines().filter(|line| !line.starts_with("a line")).collect();
+    let heads: Vec<_> = view.lines().filter(|line| !line.starts_with("| a line")).collect();
     assert_snapshot!(heads.join("\n"), @r#"
     agent keep, turn 6: 12 messages in the view, 12 in the conversation
     --- 0 user
-    Keep at it.
+    | Keep at it.
     --- 1 call read_file
-    {"path":"lines","limit":40}
+    | {"path":"lines","limit":40}
     --- 2 result  [micro #N TIME]
-    [Previous: used read_file]
+    | [Previous: used read_file]
     --- 3 call read_file
-    {"path":"lines","limit":80}
+    | {"path":"lines","limit":80}
     --- 4 result  [micro #N TIME]
-    [Previous: used read_file]
+    | [Previous: used read_file]
     --- 5 call read_file
-    {"path":"lines","limit":120}
+    | {"path":"lines","limit":120}
     --- 6 result
-    ... (180 more lines)
+    | ... (180 more lines)
     --- 7 call read_file
-    {"path":"lines","limit":160}
+    | {"path":"lines","limit":160}
     --- 8 result
-    ... (140 more lines)
+    | ... (140 more lines)
     --- 9 call read_file
-    {"path":"lines","limit":200}
+    | {"path":"lines","limit":200}
     --- 10 result
-    ... (100 more lines)
+    | ... (100 more lines)
     --- 11 assistant
-    Done, at last.
+    | Done, at last.
     "#);
     assert_snapshot!(redacted(&desk.good(&["show", "desk/@sum", "--view"])), @r#"
     agent sum, turn 7: 6 messages in the view, 14 in the conversation
     --- 0-10 user  [summary #N TIME]
-    [Conversation compressed. Transcript: PATH]
-
-    It read the file five times.
+    | [Conversation compressed. Transcript: PATH]
+    |
+    | It read the file five times.
     --- added assistant  [summary #N TIME]
-    Understood. I have the context from the summary. Continuing.
+    | Understood. I have the context from the summary. Continuing.
     --- added user  [summary #N TIME]
-    Sum it up.
+    | Sum it up.
     --- 11 call compact
-    {"focus":"the file"}
+    | {"focus":"the file"}
     --- 12 result
-    Compressing...
+    | Compressing...
     --- 13 assistant
-    Done, at last.
+    | Done, at last.
     "#);
 
     let view = desk.json(&["show", "@keep", "--view", "--json"]).pop().expect("a document");

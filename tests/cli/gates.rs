@@ -66,7 +66,7 @@ fn a_gate_ends_the_run_as_waiting_and_opens_from_another_terminal() {
     assert_eq!(of("gate")["waiting_for"], "you: Publish three?");
     assert!(of("desk")["waiting_for"].as_str().is_some_and(|w| w.starts_with("callsheet pending")));
     let listed = desk.good(&["pending"]);
-    assert!(listed.contains("  tasks.first.output:\n"), "{listed}");
+    assert!(listed.contains("  | tasks.first.output:\n"), "{listed}");
     assert!(desk.good(&["graph"]).contains("approval"));
     // Nothing is asked twice, and nothing is answered by a resume alone.
     assert_eq!(desk.call(&["resume"]).code, 6);

@@ -163,7 +163,7 @@ fn a_plan_of_somebody_else_waits_for_a_person_before_anything_of_it_runs() {
     assert!(!desk.path().join("ran").exists());
     // The plan is shown once, as it is written.
     let pending = desk.good(&["pending"]);
-    assert!(pending.contains("\n    [tasks.extra]\n") && !pending.contains("\\n"), "{pending}");
+    assert!(pending.contains("\n  |   [tasks.extra]\n") && !pending.contains("\\n"), "{pending}");
     desk.good(&["approve", question["id"].as_str().expect("an id")]);
     desk.good(&["resume"]);
     assert!(desk.path().join("ran").exists() && !desk.path().join("other").exists());

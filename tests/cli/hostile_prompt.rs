@@ -87,9 +87,10 @@ fn read(terminal: &mut Terminal) -> String {
     }
 }
 
-/// A text without blanks and newlines: a terminal wraps where it wants.
+/// A text without blanks, newlines and the marks at the beginning of rows: rows end where they must.
 fn dense(text: &str) -> String {
-    text.split_whitespace().collect()
+    let row = |row: &str| row.strip_prefix("  |").unwrap_or(row).to_owned();
+    text.lines().map(row).collect::<String>().split_whitespace().collect()
 }
 
 fn bash(command: impl Into<String>) -> (&'static str, Value) {
@@ -297,7 +298,7 @@ fn what_was_typed_before_a_question_is_no_answer() {
         type_until(&mut terminal, &"y\n".repeat(40), |_| desk.path().join("first").exists());
         wait("the second question", || {
             let text = terminal.text();
-            (text.contains(": enter for more") || text.contains("  touch made")).then_some(())
+            (text.contains(": enter for more") || text.contains("  | touch made")).then_some(())
         });
         if terminal.text().contains(": enter for more") {
             terminal.types("y\ny\ny\ny\ny\ny\ny\ny\ny\ny\n");
@@ -341,7 +342,7 @@ fn a_long_rule_does_not_push_the_call_out_of_sight() {
     wait("the whole question", || {
         dense(&terminal.text()).contains("**/**/made)`isabout").then_some(())
     });
-    assert!(shown.contains("\n  +30.\n"), "{shown}");
+    assert!(shown.contains("\n  | +30.\n"), "{shown}");
     type_until(&mut terminal, "n\n", has_ended);
     assert_eq!(terminal.end().0, 0);
 }

@@ -2,10 +2,11 @@
 //! for a writer for ever.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::desk::{Desk, wait};
+use super::desk::{Desk, Done, wait};
 
 /// A run of a model and two commands that was killed during the second.
 fn killed() -> Desk {
@@ -75,6 +76,90 @@ fn nobody_waits_for_what_is_no_file() {
                 assert!([0, 1, 74].contains(&done.code), "{name}: {verb}: {}", done.err);
             }
             assert_eq!(desk.read("ledger"), "two\nthree\n", "{name}");
+        }
+    }
+}
+
+fn zero(path: &Path) {
+    let _ = fs::remove_file(path);
+    symlink("/dev/zero", path).expect("a link");
+}
+
+/// A file of 100 GB that takes no space.
+fn huge(path: &Path) {
+    let _ = fs::remove_file(path);
+    fs::File::create(path).expect("a file").set_len(100 << 30).expect("its length");
+}
+
+/// Calls the program with little memory and little time.
+fn bounded(desk: &Desk, verb: &[&str]) -> Done {
+    let mut command = Command::new("timeout");
+    desk.bare(&mut command);
+    let limited = "ulimit -v 3000000; exec \"$@\"";
+    command.args(["30", "sh", "-c", limited, "sh", env!("CARGO_BIN_EXE_callsheet")]).args(verb);
+    Done::of(&mut command)
+}
+
+#[test]
+fn no_odd_file_fills_the_memory_or_leads_outside() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let outside = desk.path().join("outside");
+    let outside_link = |path: &Path| {
+        let _ = fs::remove_file(path);
+        symlink(&outside, path).expect("a link");
+    };
+    let names = [
+        "journal.jsonl",
+        "acknowledged",
+        "started",
+        "LOCK",
+        "snapshots/9.json",
+        "agents/one.jsonl",
+        "agents/one.log",
+        "answers/1.json",
+    ];
+    let verbs: [&[&str]; 8] = [
+        &["ps", "-a"],
+        &["show"],
+        &["show", "@one", "--transcript"],
+        &["tail"],
+        &["report"],
+        &["pending"],
+        &["cost"],
+        &["resume", "--explain"],
+    ];
+    let makers: [&dyn Fn(&Path); 3] = [&zero, &huge, &outside_link];
+    for name in names {
+        for (number, make) in makers.iter().enumerate() {
+            fs::write(&outside, "a file of the person\n").expect("written");
+            fs::remove_dir_all(&run).expect("removed");
+            copy(&aside, &run);
+            fs::create_dir_all(run.join("answers")).expect("a folder");
+            make(&run.join(name));
+            let is_journal = name == "journal.jsonl";
+            // Each verb on what it reads, and two of them on everything.
+            let few = if is_journal || name.ends_with("jsonl") { verbs.len() } else { 2 };
+            for verb in &verbs[..few] {
+                let done = bounded(&desk, verb);
+                assert!(
+                    [0, 1, 74].contains(&done.code),
+                    "{name}, {number}: {verb:?}: {}",
+                    done.err
+                );
+                assert!(!(done.out + &done.err).contains("of the person"), "{name}: {verb:?}");
+            }
+            if is_journal {
+                let told = bounded(&desk, &["show"]).err;
+                let reason = if number == 1 { "a line is longer than" } else { "it is a link" };
+                assert!(told.contains(reason), "{told}");
+            }
+            let resumed = bounded(&desk, &["resume", "desk"]);
+            assert!([0, 1, 74].contains(&resumed.code), "{name}, {number}: {}", resumed.err);
+            let kept = fs::read_to_string(&outside).expect("it is there");
+            assert_eq!(kept, "a file of the person\n", "{name}: it was written over");
         }
     }
 }

@@ -29,7 +29,7 @@ fn a_question_takes_only_what_is_typed_after_it() {
     // Typed ahead: none of it is an answer.
     terminal.types("y\ny\ny\n");
     let shown = terminal.until("allow? [");
-    assert!(shown.contains("one wants to use bash:\n  touch first\n"), "{shown}");
+    assert!(shown.contains("one wants to use bash:\n  | touch first\n"), "{shown}");
     assert!(!desk.path().join("first").exists());
     terminal.types("perhaps\n");
     wait("the question again", || (terminal.text().matches("allow? [").count() == 2).then_some(()));
@@ -39,10 +39,10 @@ fn a_question_takes_only_what_is_typed_after_it() {
     let agent = ps.iter().find(|row| row["kind"] == "agent").expect("an agent");
     assert_eq!(agent["waiting_for"], "you: bash touch first", "{agent}");
     terminal.types("y\n");
-    terminal.until("  touch second\n");
+    terminal.until("  | touch second\n");
     assert!(desk.path().join("first").exists());
     terminal.types("n\n");
-    terminal.until("  touch third\n");
+    terminal.until("  | touch third\n");
     terminal.types("t\n");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");

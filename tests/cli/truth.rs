@@ -141,7 +141,7 @@ fn a_failed_command_shows_the_end_of_its_output_everywhere() {
     let log = std::fs::read_to_string(run.join("agents/bad~2.log")).expect("a log");
     assert!(log.ends_with(&below(12)), "{log}");
     let whole = desk.good(&["show", "/bad"]);
-    assert!(whole.contains("\n1\n2\n3\n") && whole.contains("exit code 4"), "{whole}");
+    assert!(whole.contains("\n| 1\n| 2\n| 3\n") && whole.contains("exit code 4"), "{whole}");
     let raw = desk.good(&["show", "/bad", "--output"]);
     assert_eq!(raw, (1..=30).map(|n| format!("{n}\n")).collect::<String>() + "\x1b[2Jsteer\n");
     let failed = desk.json(&["tail", "--json"]);

@@ -195,15 +195,15 @@ fn one_thing_is_shown_in_full() {
     assert_snapshot!(desk.good(&["show", "desk/end"]), @r"
     task end: completed, attempt 1
 
-    first
-    done
+    | first
+    | done
     ");
     let transcript = desk.good(&["show", "desk/@ask/hand-2", "--transcript"]);
     assert_snapshot!(redacted(&desk, &transcript), @r"
     --- N user
-    job
+    | job
     --- N assistant
-    job is done
+    | job is done
     ");
     // What a tool printed cannot steer the terminal.
     let transcript = desk.call(&["show", "@ask", "--transcript"]);

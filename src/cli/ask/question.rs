@@ -12,7 +12,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::actor::services::Question;
 use crate::message::Json;
 use crate::permission::Rule;
-use crate::printable::is_hidden;
+use crate::printable::{MARK, is_hidden};
 
 /// The longest run of blanks that is shown as it is; longer ones are counted.
 const BLANKS: usize = 8;
@@ -111,7 +111,7 @@ pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
     let mut lines = vec![format!("{} wants to use {}:", safe(agent.as_str()), safe(tool))];
     match (change, texts.as_slice()) {
         (Some(change), _) => {
-            lines.push(format!("  {}", safe(&change.path)));
+            lines.push(marked(&safe(&change.path)));
             lines.extend(diff(change.before.as_deref(), &change.after));
         }
         (None, texts) => {
@@ -126,7 +126,7 @@ pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
                 for (number, part) in (1..).zip(parts) {
                     let mut part = block(part);
                     if let Some(first) = part.first_mut() {
-                        *first = format!("  {number}. {}", first.trim_start());
+                        *first = marked(&format!("{number}. {}", bare(first)));
                     }
                     lines.extend(part);
                 }
@@ -154,43 +154,14 @@ fn arguments(input: &Json) -> Vec<String> {
         match shown.as_slice() {
             // The only argument needs no name.
             _ if fields.len() == 1 => lines.extend(shown),
-            [one] => lines.push(format!("  {}: {}", safe(name), one.trim_start())),
+            [one] => lines.push(marked(&format!("{}: {}", safe(name), bare(one)))),
             several => {
-                lines.push(format!("  {}:", safe(name)));
-                lines.extend(several.iter().map(|line| format!("  {line}")));
+                lines.push(marked(&format!("{}:", safe(name))));
+                lines.extend(several.iter().map(|line| marked(&format!("  {}", bare(line)))));
             }
         }
     }
     lines
-}
-
-/// The least width of a row in columns: a narrower terminal wraps.
-const LEAST_WIDTH: usize = 8;
-
-/// Begins each row that continues a line. Nothing of a call stands at the left, where it could pass
-/// for the question itself.
-const CONTINUED: &str = "    ";
-
-/// Returns the lines cut to rows of a terminal of this width, so that pages can be counted. A
-/// character that is not ASCII counts as two columns, which is the most that one takes: a page must
-/// not be longer than it was counted, because its beginning would scroll out of sight.
-pub(super) fn rows(lines: &[String], width: usize) -> Vec<String> {
-    let width = width.max(LEAST_WIDTH);
-    let mut rows = Vec::new();
-    for line in lines {
-        let (mut row, mut columns) = (String::new(), 0);
-        for c in line.chars() {
-            let wide = if c.is_ascii() { 1 } else { 2 };
-            if columns + wide > width {
-                rows.push(std::mem::replace(&mut row, CONTINUED.to_owned()));
-                columns = CONTINUED.len();
-            }
-            row.push(c);
-            columns += wide;
-        }
-        rows.push(row);
-    }
-    rows
 }
 
 /// Returns the reason for the question.
@@ -201,13 +172,24 @@ pub(super) fn reason(question: &Question) -> String {
     }
 }
 
-/// Returns the lines of a text, each made safe and indented.
+/// Returns a line of a call: nothing of it stands where it could pass for a line of the question.
+fn marked(line: &str) -> String {
+    let mark = if line.is_empty() { MARK.trim_end() } else { MARK };
+    format!("  {mark}{line}")
+}
+
+/// Returns a line of a call without its mark.
+fn bare(line: &str) -> &str {
+    line.strip_prefix("  ").and_then(|line| line.strip_prefix(MARK)).unwrap_or_default()
+}
+
+/// Returns the lines of a text, each made safe, indented and marked.
 pub(in crate::cli) fn block(text: &str) -> Vec<String> {
     let (mut lines, mut blank) = (Vec::new(), 0);
     let flush = |lines: &mut Vec<String>, blank: &mut usize| {
         match *blank {
-            0..=BLANK_LINES => lines.extend(std::iter::repeat_n(String::new(), *blank)),
-            many => lines.push(format!("  [{many} blank lines]")),
+            0..=BLANK_LINES => lines.extend(std::iter::repeat_n(marked(""), *blank)),
+            many => lines.push(marked(&format!("[{many} blank lines]"))),
         }
         *blank = 0;
     };
@@ -218,7 +200,7 @@ pub(in crate::cli) fn block(text: &str) -> Vec<String> {
             continue;
         }
         flush(&mut lines, &mut blank);
-        lines.push(format!("  {}", safe(line)));
+        lines.push(marked(&safe(line)));
     }
     lines
 }
@@ -262,7 +244,7 @@ fn diff(before: Option<&str>, after: &str) -> Vec<String> {
     let Some(before) = before else {
         let mut lines = vec!["  (a new file, or one that is no text)".to_owned()];
         let after = after.split_terminator('\n');
-        lines.extend(after.map(|line| format!("  +{}", safe(line))));
+        lines.extend(after.map(|line| marked(&format!("+{}", safe(line)))));
         return lines;
     };
     let changes = TextDiff::configure().timeout(DIFF).diff_lines(before, after);
@@ -278,7 +260,8 @@ fn diff(before: Option<&str>, after: &str) -> Vec<String> {
                 ChangeTag::Insert => '+',
                 ChangeTag::Equal => ' ',
             };
-            lines.push(format!("  {mark}{}", safe(change.value().trim_end_matches('\n'))));
+            let line = safe(change.value().trim_end_matches('\n'));
+            lines.push(marked(&format!("{mark}{line}")));
         }
     }
     if lines.is_empty() {
@@ -324,14 +307,14 @@ mod tests {
         let question = bash(&["cd sub && rm -rf build", "cd sub", "rm -rf build"]);
         assert_snapshot!(lines(&question).join("\n"), @r"
         survey/reader-1 wants to use bash:
-          cd sub && rm -rf build
+          | cd sub && rm -rf build
         in 2 parts:
-          1. cd sub
-          2. rm -rf build
+          | 1. cd sub
+          | 2. rm -rf build
         ");
         assert_snapshot!(lines(&bash(&["ls", "ls"])).join("\n"), @r"
         survey/reader-1 wants to use bash:
-          ls
+          | ls
         ");
     }
 
@@ -347,9 +330,9 @@ mod tests {
         };
         assert_snapshot!(lines(&question).join("\n"), @r"
         survey/reader-1 wants to use cargo_test:
-          a b
+          | a b
         as the command:
-          cargo test -p 'a b'
+          | cargo test -p 'a b'
         ");
     }
 
@@ -362,14 +345,14 @@ mod tests {
         );
         assert_snapshot!(lines(&bash(&[&padded])).join("\n"), @r"
         survey/reader-1 wants to use bash:
-          ls [450 blanks] ; touch hidden
-          [39 blank lines]
-          \u{1b}[2K\u{202e}x\u{200b}y\u{d}
+          | ls [450 blanks] ; touch hidden
+          | [39 blank lines]
+          | \u{1b}[2K\u{202e}x\u{200b}y\u{d}
         ");
         let blank = format!("ls{}rm x", "\u{3164}".repeat(300));
         assert_snapshot!(lines(&bash(&[&blank])).join("\n"), @r"
         survey/reader-1 wants to use bash:
-          ls [300 blanks] rm x
+          | ls [300 blanks] rm x
         ");
     }
 
@@ -387,27 +370,27 @@ mod tests {
         let before: String = (1..=9).map(|n| format!("line {n}\n")).collect();
         assert_snapshot!(with(Some(&before), &before.replace("line 5", "line five")), @r"
         survey/reader-1 wants to use write_file:
-          src/a.rs
+          | src/a.rs
           @@ lines 2 to 8 @@
-           line 2
-           line 3
-           line 4
-          -line 5
-          +line five
-           line 6
-           line 7
-           line 8
+          |  line 2
+          |  line 3
+          |  line 4
+          | -line 5
+          | +line five
+          |  line 6
+          |  line 7
+          |  line 8
         ");
         assert_snapshot!(with(None, "new\n\x1b[31mred\n"), @r"
         survey/reader-1 wants to use write_file:
-          src/a.rs
+          | src/a.rs
           (a new file, or one that is no text)
-          +new
-          +\u{1b}[31mred
+          | +new
+          | +\u{1b}[31mred
         ");
         assert_snapshot!(with(Some("same\n"), "same\n"), @r"
         survey/reader-1 wants to use write_file:
-          src/a.rs
+          | src/a.rs
           (the content stays as it is)
         ");
     }
@@ -419,7 +402,7 @@ mod tests {
         };
         let began = std::time::Instant::now();
         let shown = diff(Some(&text(1)), &(text(30_000) + "evil\n"));
-        assert!(shown.iter().any(|line| line == "  +evil"));
+        assert!(shown.iter().any(|line| line == "  | +evil"));
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 
@@ -432,8 +415,8 @@ mod tests {
         };
         assert_snapshot!(lines(&question).join("\n"), @r"
         survey/reader-1 wants to use delegate:
-          agent: b
-          prompt: x
+          | agent: b
+          | prompt: x
         ");
         assert_eq!(reason(&question), "no rule of [permissions] allows it");
     }
@@ -476,9 +459,6 @@ mod tests {
 
     #[test]
     fn only_clear_answers_count() {
-        let cut = |line: &str| rows(&[line.to_owned(), String::new()], 8);
-        assert_eq!(cut("abcdefghijklm"), ["abcdefgh", "    ijkl", "    m", ""]);
-        assert_eq!(cut("漢字漢字漢字漢"), ["漢字漢字", "    漢字", "    漢", ""]);
         for (line, answer) in [
             ("y\n", Answer::Yes),
             (" yes ", Answer::Yes),

@@ -28,6 +28,12 @@ const GATHERED: u64 = 4_096;
 /// Bytes read from a file at once.
 const CHUNK: usize = 64 * 1024;
 
+/// The longest last line that is looked for from the end of a file.
+const LONGEST_LAST: usize = 2 << 20;
+
+/// The largest log whose lines are counted, in bytes; a larger one is made again.
+const LARGEST_LOG: u64 = 1 << 30;
+
 /// The content of an agent's files that the journal has not given yet.
 #[derive(Debug, Default)]
 struct There {
@@ -280,6 +286,11 @@ fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
         (&mut file).take(size).read_to_end(&mut chunk)?;
         chunk.append(&mut tail);
         tail = chunk;
+        if tail.len() > LONGEST_LAST {
+            // The records are in the journal: the file is made again.
+            cut(&file, 0)?;
+            return Ok(None);
+        }
         let mut ends = tail.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
         let (last, before) = (ends.next().map(|(at, _)| at), ends.next().map(|(at, _)| at));
         let begin = before.map(|before| before + 1).or((start == 0).then_some(0));
@@ -300,6 +311,10 @@ fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Cuts the bytes after the last newline, and returns the number of lines.
 fn lines_of(path: &Path) -> io::Result<u64> {
     let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
+    if file.metadata()?.len() > LARGEST_LOG {
+        cut(&file, 0)?;
+        return Ok(0);
+    }
     let (mut chunk, mut lines, mut read, mut whole) = (vec![0; CHUNK], 0, 0, 0);
     loop {
         let got = file.read(&mut chunk)?;

@@ -61,11 +61,17 @@ pub fn this_process() -> String {
 }
 
 fn name(uid: u32, pid: u32) -> String {
+    format!("{}/{pid}", user(uid))
+}
+
+/// Returns the name of a user on this host: `user@host`.
+#[must_use]
+pub fn user(uid: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let user = user_in(&users, uid).unwrap_or_else(|| uid.to_string());
     let host = fs::read_to_string("/proc/sys/kernel/hostname");
     let host = host.unwrap_or_else(|_| "localhost".to_owned());
-    format!("{user}@{}/{pid}", host.trim())
+    format!("{user}@{}", host.trim())
 }
 
 /// Returns the name of a user in the text of `/etc/passwd`.

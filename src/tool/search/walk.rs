@@ -1,5 +1,5 @@
-//! Walks the files below a directory of the workspace in sorted order, without those that
-//! `.gitignore` names.
+//! Walks the files below a directory of the workspace in sorted order, without those that ignore files
+//! name.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use ignore::{DirEntry, WalkBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::Searched;
+use super::ignored::{Ignored, Said};
 use crate::permission::Unseen;
 use crate::tool::ToolError;
 use crate::tool::workspace::WorkspacePath;
@@ -115,22 +116,32 @@ impl Walk {
 
     fn builder(&self, from: &Path) -> WalkBuilder {
         let (start, skipped) = (self.start.clone(), self.skipped.clone());
+        let (ignored, shows_hidden) = (Ignored::below(from), self.hidden);
         let wanted = move |entry: &DirEntry| {
             let path = entry.path();
             (path.starts_with(&start) || start.starts_with(path))
                 && !skipped.iter().any(|skipped| path.starts_with(skipped))
-                && (entry.depth() == 0 || entry.file_name() != ".git")
+                && (entry.depth() == 0
+                    || entry.file_name() != ".git" && is_shown(&ignored, shows_hidden, entry))
         };
         let mut builder = WalkBuilder::new(from);
         builder
-            .hidden(!self.hidden)
-            // Ignore files above the root are outside the workspace and have no effect.
-            .parents(false)
-            .git_global(false)
-            .require_git(false)
+            // The walk would read whatever stands in the place of an ignore file. Ignore files above
+            // the root are outside the workspace and have no effect.
+            .standard_filters(false)
             .follow_links(false)
             .sort_by_file_name(std::cmp::Ord::cmp)
             .filter_entry(wanted);
         builder
+    }
+}
+
+/// Returns true if neither an ignore file nor a dot at the beginning of its name hides an entry.
+fn is_shown(ignored: &Ignored, shows_hidden: bool, entry: &DirEntry) -> bool {
+    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    match ignored.of(entry.path(), is_folder) {
+        Said::Ignored => false,
+        Said::Wanted => true,
+        Said::Nothing => shows_hidden || !entry.file_name().as_encoded_bytes().starts_with(b"."),
     }
 }
