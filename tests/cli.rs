@@ -53,5 +53,7 @@ mod truth;
 mod unknown;
 mod values;
 mod verbs;
+mod wall_causes;
 mod walls;
 mod watch;
+mod who;
