@@ -102,6 +102,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         return Exit::Failed;
     };
     if as_json {
+        let found = evidence::read(dir);
         let tasks = state.tasks().map(|(name, task)| (name.to_string(), task_json(task)));
         let document = json!({
             "run": created.run,
@@ -116,10 +117,13 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "resume": report::is_resumable(state, live)
                 .then(|| project.resume_command(&created.run.to_string())),
             "sandbox": state.sandbox(),
+            "run_by_others": found.for_others(),
+            "run_by_others_incomplete": found.is_for_others_incomplete(),
             "dir": dir.path(),
         });
         return say_json(&format!("{document}\n"));
     }
+    let found = evidence::for_summary(dir).unwrap_or_default();
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
@@ -135,7 +139,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .unwrap_or_default(),
     );
     if state.completed().is_some() {
-        text.push_str(&report::summary(state, &evidence::for_summary(dir).unwrap_or_default()));
+        text.push_str(&report::summary(state, &found));
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {}\n", printable::line(reason)));
@@ -153,6 +157,8 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             text.push_str(line.trim_end());
             text.push('\n');
         }
+        let is_incomplete = found.is_for_others_incomplete();
+        text.push_str(&report::for_others::lines(found.for_others(), is_incomplete));
     }
     say(&text)
 }
