@@ -231,6 +231,7 @@ fn ended() -> AgentEnded {
         usage: Usage::default(),
         shortfalls: Default::default(),
         run_by_others: Vec::new(),
+        run_by_others_incomplete: false,
     }
 }
 

@@ -11,6 +11,7 @@ pub mod control;
 pub mod delta_feed;
 mod fork;
 pub mod fork_points;
+mod git_folders;
 mod judging;
 mod launch;
 pub mod no_effect;
@@ -152,7 +153,7 @@ pub enum StartError {
         reason: String,
     },
     /// The configuration requires a sandbox, and there can be none here.
-    #[error("no sandbox: {0}; `[sandbox]` wants nothing to run without it")]
+    #[error("no sandbox: {0}")]
     Sandbox(String),
     /// An actor could not be started.
     #[error("an actor could not be started: {0}")]

@@ -94,6 +94,15 @@ pub fn folder() -> Option<PathBuf> {
     state.map(|state| state.join("callsheet"))
 }
 
+/// Returns where the folder of the store is, or would be made, without links as far as it exists.
+#[must_use]
+pub fn real_folder() -> Option<PathBuf> {
+    let folder = folder()?;
+    let real =
+        |above: &Path| Some(above.canonicalize().ok()?.join(folder.strip_prefix(above).ok()?));
+    folder.ancestors().find_map(real)
+}
+
 impl Store {
     /// Returns the store of the user of this process.
     #[must_use]

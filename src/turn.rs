@@ -202,6 +202,9 @@ pub struct AgentEnded {
     /// The files that other programs run and that changed since the end of the last agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_by_others: Vec<ChangedForOthers>,
+    /// True if the workspace held more than is looked at, so that more may have changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub run_by_others_incomplete: bool,
 }
 
 /// The work that was asked for and not done, although nothing need have failed because of it.

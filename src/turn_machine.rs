@@ -581,6 +581,7 @@ mod tests {
             usage,
             shortfalls,
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         };
         machine.apply(&ended.into()).expect("legal");
     }

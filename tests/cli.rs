@@ -55,5 +55,7 @@ mod truth;
 mod unknown;
 mod values;
 mod verbs;
+mod wall_causes;
 mod walls;
 mod watch;
+mod who;

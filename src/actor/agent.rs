@@ -381,7 +381,14 @@ impl Agent {
         }
         let (turns, shortfalls) = (state.machine.replies(), state.machine.shortfalls().clone());
         let outcome = outcome.or_salvaged(|| state.machine.salvage());
-        let ended = AgentEnded { outcome, turns, usage, shortfalls, run_by_others: Vec::new() };
+        let ended = AgentEnded {
+            outcome,
+            turns,
+            usage,
+            shortfalls,
+            run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
+        };
         let context = self.context(state);
         self.start(myself, state, agent_steps::finish(context, closings, ended));
     }

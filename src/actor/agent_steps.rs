@@ -330,5 +330,6 @@ pub async fn finish(
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
     ended.run_by_others = context.services.changed_for_others(Some(&context.agent)).await;
+    ended.run_by_others_incomplete = context.services.watch.is_incomplete();
     Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }

@@ -64,8 +64,15 @@ impl Idle {
             shortfalls = machine.shortfalls().clone();
             self.outcome = self.outcome.or_salvaged(|| machine.salvage());
         }
-        let (outcome, run_by_others) = (self.outcome, Vec::new());
-        events.push(AgentEnded { outcome, turns, usage, shortfalls, run_by_others }.into());
+        let ended = AgentEnded {
+            outcome: self.outcome,
+            turns,
+            usage,
+            shortfalls,
+            run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
+        };
+        events.push(ended.into());
         let draft = |event| Draft::agent(&self.task, &self.agent, event);
         Ok(events.into_iter().map(draft).collect())
     }
@@ -114,6 +121,7 @@ fn tell_of_changes(watch: &Watch, drafts: &mut [Draft]) {
         };
         if let Event::AgentEnded(ended) = &mut draft.event {
             ended.run_by_others = watch.ended(Some(agent));
+            ended.run_by_others_incomplete = watch.is_incomplete();
         }
     }
 }

@@ -252,7 +252,8 @@ pub(super) async fn of_run(
     let output = output.chars().skip(count.saturating_sub(MOST_KEPT)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let run_by_others = services.changed_for_others(None).await;
-    HookFinished { hook: which, error, output, took_ms, run_by_others }
+    let run_by_others_incomplete = services.watch.is_incomplete();
+    HookFinished { hook: which, error, output, took_ms, run_by_others, run_by_others_incomplete }
 }
 
 /// Makes the input of a hook: the documented fields of all hooks, and those of the event.

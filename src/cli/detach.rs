@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,13 @@ use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::walk;
 
+/// The running program, also after another file was put in the place of its own, as a build does or a
+/// command in the workspace that holds it.
+pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// The name by which lists of processes show it.
+pub(super) const NAME: &str = "callsheet";
+
 /// The longest time that a run may take to begin: it loads a file and asks no network.
 const BEGIN: Duration = Duration::from_secs(60);
 
@@ -21,11 +29,10 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Starts the same command as a detached process, and waits until the run has begun.
 pub(super) fn run(project: &Project, id: RunId) -> Exit {
-    let started = std::env::current_exe().and_then(|program| {
-        let mut command = Command::new(program);
-        command.args(arguments(std::env::args_os().skip(1), id));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
-    });
+    let mut command = Command::new(THIS_PROGRAM);
+    command.arg0(NAME).args(arguments(std::env::args_os().skip(1), id));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let started = command.spawn();
     let mut child = match started {
         Ok(child) => child,
         Err(error) => {

@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use super::detach::{NAME, THIS_PROGRAM};
 use super::locate::Project;
 use super::short_id::ShortIds;
 use super::stream::Stream;
@@ -99,7 +100,8 @@ async fn all(dirs: &[RunDir], ids: &ShortIds, json: bool) -> io::Result<Exit> {
 fn start(id: &str) -> io::Result<Child> {
     let given = std::env::args_os().skip(1).filter(|argument| argument != "--all");
     let arguments: Vec<OsString> = given.chain([OsString::from(id)]).collect();
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = Command::new(THIS_PROGRAM);
+    command.arg0(NAME);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // A group of its own: the terminal's signals come here, and are passed on once.
     command.process_group(0).spawn()

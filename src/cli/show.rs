@@ -105,6 +105,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         return Exit::Failed;
     };
     if as_json {
+        let found = evidence::read(dir);
         let tasks = state.tasks().map(|(name, task)| (name.to_string(), task_json(task)));
         let document = json!({
             "run": created.run,
@@ -119,10 +120,13 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "resume": report::is_resumable(state, live)
                 .then(|| project.resume_command(&created.run.to_string())),
             "sandbox": state.sandbox(),
+            "run_by_others": found.for_others(),
+            "run_by_others_incomplete": found.is_for_others_incomplete(),
             "dir": dir.path(),
         });
         return say_json(&format!("{document}\n"));
     }
+    let found = evidence::for_summary(dir).unwrap_or_default();
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
@@ -138,8 +142,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .unwrap_or_default(),
     );
     if state.completed().is_some() {
-        let evidence = evidence::for_summary(dir).unwrap_or_default();
-        text.push_str(&folded_block(&report::summary(state, &evidence), Stream::Out));
+        text.push_str(&folded_block(&report::summary(state, &found), Stream::Out));
     } else {
         if let Some(reason) = state.paused_reason() {
             text.push_str(&format!("paused: {}\n", printable::line(reason)));
@@ -159,6 +162,8 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             text.push_str(&folded(printable::line(line.trim_end()).as_ref(), Stream::Out));
             text.push('\n');
         }
+        let is_incomplete = found.is_for_others_incomplete();
+        text.push_str(&report::for_others::lines(found.for_others(), is_incomplete));
     }
     say(&text)
 }

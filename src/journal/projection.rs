@@ -349,6 +349,7 @@ mod tests {
             usage: Default::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         };
         let mut draft = turn("a-0", 3);
         draft.event = ended.into();

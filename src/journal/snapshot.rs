@@ -355,6 +355,7 @@ mod tests {
             usage: Default::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         }
         .into();
         draft

@@ -71,6 +71,8 @@ pub struct Document {
     pub warnings: Vec<TaskWarning>,
     /// The files that other programs run and that the run changed.
     pub run_by_others: Vec<ForOthers>,
+    /// True if it may have changed more of them: the workspace held more than was looked at.
+    pub run_by_others_incomplete: bool,
     /// The work that was asked for and not done.
     pub shortfalls: Shortfalls,
     /// The tasks in the order of the plan.
@@ -243,6 +245,7 @@ impl Document {
             counts,
             warnings,
             run_by_others: evidence.for_others().to_vec(),
+            run_by_others_incomplete: evidence.is_for_others_incomplete(),
             shortfalls: state.shortfalls(),
             tasks,
             models: cost_by_model(state)

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::Serialize;
 
 use self::changes::{Change, Contents};
-use super::for_others::ForOthers;
+use super::for_others::{self, ForOthers};
 use crate::event::{Event, Record};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
@@ -36,6 +36,7 @@ const COMMAND: usize = 1_000;
 pub struct Evidence {
     tasks: HashMap<Name, TaskEvidence>,
     for_others: Vec<ForOthers>,
+    for_others_incomplete: bool,
 }
 
 /// The facts behind one task, over all its attempts and all its agents, children included.
@@ -150,6 +151,12 @@ impl Evidence {
     pub fn for_others(&self) -> &[ForOthers] {
         &self.for_others
     }
+
+    /// Returns true if the run may have changed more of them: the workspace held more than was looked at.
+    #[must_use]
+    pub fn is_for_others_incomplete(&self) -> bool {
+        self.for_others_incomplete
+    }
 }
 
 impl TaskEvidence {
@@ -195,6 +202,7 @@ pub struct EvidenceFold {
     calls: HashMap<CallKey, OpenCall>,
     contents: Contents,
     for_others: Vec<ForOthers>,
+    for_others_incomplete: bool,
     /// The checks at work; true for an agent, false for a command.
     checks: HashMap<AgentId, bool>,
     /// Number of the record with which the last test of the run began.
@@ -232,6 +240,7 @@ impl EvidenceFold {
     /// Folds a record. Takes time in proportion to the record.
     pub fn apply(&mut self, record: &Record) {
         self.for_others.extend(ForOthers::of(record));
+        self.for_others_incomplete |= for_others::is_incomplete(record);
         let Some(task) = &record.task else { return };
         match (&record.event, &record.agent) {
             (Event::TaskCompleted(completed), _) => self.output(task, &completed.output),
@@ -258,7 +267,8 @@ impl EvidenceFold {
             (name, evidence)
         };
         let tasks = self.tasks.into_iter().map(judged).collect();
-        Evidence { tasks, for_others: self.for_others }
+        let Self { for_others, for_others_incomplete, .. } = self;
+        Evidence { tasks, for_others, for_others_incomplete }
     }
 
     fn of(&mut self, task: &Name) -> &mut Gathered {

@@ -103,14 +103,30 @@ impl ForOthers {
     }
 }
 
+/// Says that a list of changes need not be whole.
+pub const INCOMPLETE: &str =
+    "the workspace holds more than is looked at: other files may have changed too";
+
+/// Returns true if a record tells that more may have changed than it names.
+pub(super) fn is_incomplete(record: &Record) -> bool {
+    match &record.event {
+        Event::AgentEnded(ended) => ended.run_by_others_incomplete,
+        Event::HookFinished(finished) => finished.run_by_others_incomplete,
+        _ => false,
+    }
+}
+
 /// Returns the lines of a summary; empty if nothing of the kind was changed.
 #[must_use]
-pub fn lines(changes: &[ForOthers]) -> String {
-    if changes.is_empty() {
+pub fn lines(changes: &[ForOthers], is_incomplete: bool) -> String {
+    if changes.is_empty() && !is_incomplete {
         return String::new();
     }
     let noun = if changes.len() == 1 { "change" } else { "changes" };
     let mut text = format!("\nrun by other programs: {} {noun}\n", changes.len());
+    if is_incomplete {
+        let _ = writeln!(text, "  {INCOMPLETE}");
+    }
     for change in changes.iter().take(LISTED) {
         let _ = writeln!(text, "  {}", change.line());
     }

@@ -61,7 +61,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         let reason = log_line::cut(reason.lines().next().unwrap_or_default(), NOTE);
         let _ = writeln!(text, "hook failed:  {hook}: {reason}");
     }
-    text.push_str(&for_others::lines(evidence.for_others()));
+    text.push_str(&for_others::lines(evidence.for_others(), evidence.is_for_others_incomplete()));
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
         let tasks: Vec<_> = state.tasks_that_fell_short().into_iter().take(LISTED).collect();

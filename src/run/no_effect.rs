@@ -216,6 +216,7 @@ env = { OF = "{{ tasks.done.output }}" }
             usage: Default::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         };
         drafts.push(Draft::agent(&name("done"), &id, ended));
         let completed = TaskCompleted { attempt: 1, output: Output::whole("x") };

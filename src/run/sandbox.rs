@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
+use super::git_folders;
 use super::wall::{self, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::run_by_others;
-use crate::spec::sandbox::{SandboxMode, SandboxProof, SandboxSpec};
+use crate::spec::sandbox::{Confinement, SandboxMode, SandboxProof, SandboxSpec};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
 use crate::tool::bash;
 use crate::tool::room;
-use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe};
+use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe_all};
 use crate::tool::survey::find_protected;
 use crate::tool::wrapper::Wrapper;
 use crate::trust::{self, Store};
@@ -70,7 +71,9 @@ fn proved(
     let SandboxSpec { mode, network, ref hosts, .. } = config.sandbox;
     let wanted = SandboxProof { mode, network, hosts: hosts.clone(), ..Default::default() };
     let none = "this program does not call `serve_if_asked`";
-    match program.ok_or_else(|| none.to_owned()).and_then(|program| probe(program, policy)) {
+    let within = within(config, policy);
+    let probed = program.ok_or_else(|| none.to_owned());
+    match probed.and_then(|program| probe_all(program, policy, &within)) {
         Ok(Probed { namespaces, kept, open }) => {
             let processes = namespaces == Namespaces::Processes;
             let namespaces = namespaces != Namespaces::None;
@@ -78,6 +81,22 @@ fn proved(
         }
         Err(reason) => Err(missing(config, reason)),
     }
+}
+
+/// Returns the policies of agents and tasks that are kept from more than the run: what an agent is kept
+/// from is added to what those above it are kept from.
+fn within(config: &Config, policy: &Policy) -> Vec<Policy> {
+    let of_agents = config.agents.values().map(|agent| agent.confinement);
+    let all: Vec<_> = of_agents.chain(config.tasks.iter().map(|task| task.confinement)).collect();
+    let any = all.iter().copied().fold(Confinement::default(), Confinement::and);
+    let mut found: Vec<Policy> = Vec::new();
+    for confinement in all.into_iter().chain([any]) {
+        let own = policy.within(confinement);
+        if own != *policy && !found.contains(&own) {
+            found.push(own);
+        }
+    }
+    found
 }
 
 /// Prepares the sandbox, and proves it. `program` enters a sandbox when it is asked to.
@@ -131,7 +150,10 @@ pub(super) async fn prepare(
             // Without a sandbox a command would reach all hosts. That it could not be tried is no reason to
             // go without.
             let is_needed = config.sandbox.require || !config.sandbox.hosts.is_empty();
-            if is_needed || room::tells_of_passing(&reason) {
+            if is_needed {
+                return Err(StartError::Sandbox(format!("{reason}; {WANTED}")));
+            }
+            if room::tells_of_passing(&reason) {
                 return Err(StartError::Sandbox(reason));
             }
             if !Store::of_user().allows_no_sandbox(&config.root) {
@@ -142,6 +164,9 @@ pub(super) async fn prepare(
         }
     }
 }
+
+/// Why the word of a person about this machine does not count.
+const WANTED: &str = "`[sandbox]` of the file wants nothing to run without one";
 
 /// How a person says that commands run without a sandbox.
 const WAYS_WITHOUT: &str = "Nothing runs without one unless you say so: `--sandbox danger-full-access` for \
@@ -185,13 +210,11 @@ fn policy(config: &Config, protected: &[PathBuf], making: Making) -> Result<Poli
     let is_named = |path: &&PathBuf| named.iter().any(|root| is_lifted(root, path));
     let mut kept: Vec<PathBuf> = protected.iter().filter(|path| !is_named(path)).cloned().collect();
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
-    kept.extend(store());
+    kept.extend(trust::real_folder());
+    if making == Making::Folders && config.sandbox.mode == SandboxMode::WorkspaceWrite {
+        kept.extend(git_folders::completed(&config.root, &kept));
+    }
     wall::policy(config, kept, making)
-}
-
-/// Returns the folder of the store of trust, if there is one.
-fn store() -> Option<PathBuf> {
-    trust::folder()?.canonicalize().ok()
 }
 
 /// Returns the writable roots that lift the protection of paths: those in the workspace. One around it
@@ -210,7 +233,7 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     found.extend(find_protected(&config.root));
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
-    found.extend(store().filter(|store| store.starts_with(&config.root)));
+    found.extend(trust::real_folder().filter(|store| store.starts_with(&config.root)));
     found.extend(config.files.keys().map(|path| root(path)));
     let scripts = config.providers.values().filter_map(|provider| match &provider.kind {
         ProviderKind::Scripted { script } => Some(config.root.join(script)),

@@ -20,6 +20,7 @@ use crate::spec::sandbox::SandboxMode;
 use crate::tool::environment;
 use crate::tool::sandbox::place::{Held, Identity, Place, Resolved, resolve};
 use crate::tool::sandbox::{Policy, toolchains};
+use crate::trust;
 
 /// Name of the folder of caches, beside the records of runs.
 const CACHE: &str = ".cache";
@@ -65,6 +66,7 @@ pub(super) fn policy(
     wall.readable_roots(config)?;
     wall.toolchains(config);
     wall.temporary()?;
+    wall.store(config, making)?;
     wall.hold()?;
     let real = wall.policy.root.as_ref().map(|root| root.path().to_owned()).unwrap_or_default();
     let in_place = |path: PathBuf| match path.strip_prefix(&config.root) {
@@ -258,6 +260,40 @@ impl Wall {
             }
         }
         Err("there is no folder for temporary files outside of what commands write".to_owned())
+    }
+
+    /// Makes the store of what a person trusts where commands could make one of their own, so that there is
+    /// something to protect.
+    fn store(&self, config: &Config, making: Making) -> Result<(), String> {
+        let Some(folder) = trust::folder() else { return Ok(()) };
+        if config.sandbox.mode != SandboxMode::WorkspaceWrite {
+            return Ok(());
+        }
+        let told = |reason: &str| {
+            format!(
+                "{}, where it is kept what you trust, {reason}; set XDG_STATE_HOME to a folder that \
+                 commands cannot write",
+                folder.display()
+            )
+        };
+        // What cannot be looked into cannot be written either.
+        let found = folder.ancestors().find_map(|above| match resolve(above, &self.owned) {
+            Ok(found) => Some(Some((above, found))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(_) => Some(None),
+        });
+        let Some((above, found)) = found.flatten() else { return Ok(()) };
+        if let Some(link) = found.link {
+            let link = link.display();
+            return Err(told(&format!(
+                "is reached through {link}, a link that commands can change"
+            )));
+        }
+        if found.is_owned && above != folder && making == Making::Folders {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            made.map_err(|error| told(&format!("cannot be made: {error}")))?;
+        }
+        Ok(())
     }
 
     /// Holds the objects, and drops what is given twice.

@@ -158,6 +158,7 @@ impl Forecast {
             usage: Usage::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         };
         let draft = Draft::agent(&status.task.clone(), agent, ended);
         self.commit(now, vec![draft]);

@@ -940,6 +940,7 @@ fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {
             usage: Usage::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         },
     )
 }

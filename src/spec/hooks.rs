@@ -184,13 +184,23 @@ pub struct HookFinished {
     /// The files that other programs run and that changed since the end of the last agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub run_by_others: Vec<ChangedForOthers>,
+    /// True if the workspace held more than is looked at, so that more may have changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub run_by_others_incomplete: bool,
 }
 
 impl HookFinished {
     /// Makes the record of a hook that printed nothing.
     #[must_use]
     pub fn new(hook: Hook, error: Option<String>) -> Self {
-        Self { hook, error, output: String::new(), took_ms: 0, run_by_others: Vec::new() }
+        Self {
+            hook,
+            error,
+            output: String::new(),
+            took_ms: 0,
+            run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
+        }
     }
 }
 

@@ -44,7 +44,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
 use self::place::{Held, Place};
-pub use self::probe::{Probed, probe};
+pub use self::probe::{Probed, probe, probe_all};
 use crate::spec::sandbox::{CommandLimits, Confinement};
 
 /// First argument of a process that is to enter a sandbox. Then follow a [`Work`], and the program with
@@ -88,16 +88,7 @@ impl Sandbox {
     pub fn within(&self, confinement: Confinement) -> Self {
         match self {
             Self::On(policy) if confinement != Confinement::default() => {
-                let Confinement { read_only, offline } = confinement;
-                let mut policy = Policy::clone(policy);
-                policy.network &= !offline;
-                if offline {
-                    policy.hosts.clear();
-                }
-                if read_only {
-                    policy.read.append(&mut policy.write);
-                }
-                Self::On(Arc::new(policy))
+                Self::On(Arc::new(policy.within(confinement)))
             }
             Self::On(_) | Self::Off | Self::Missing(_) => self.clone(),
         }
@@ -376,6 +367,21 @@ const ALLOCATOR: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "0");
 const MOST_OF_A_POLICY: u64 = 256 << 20;
 
 impl Policy {
+    /// Returns the policy of work that is kept from more.
+    #[must_use]
+    pub fn within(&self, confinement: Confinement) -> Self {
+        let Confinement { read_only, offline } = confinement;
+        let mut policy = self.clone();
+        policy.network &= !offline;
+        if offline {
+            policy.hosts.clear();
+        }
+        if read_only {
+            policy.read.append(&mut policy.write);
+        }
+        policy
+    }
+
     /// Returns the policy as a process that enters a sandbox reads it: the number of its bytes, and JSON.
     ///
     /// It goes through a pipe: the arguments of a process have a bound that a project could reach.

@@ -79,7 +79,7 @@ fn sh(dir: &Path, script: &str) -> String {
 
 /// Attacks on whoever looks at a repository: commands that plant one, and whether a plain look runs it.
 /// `$evil` is a program that leaves a mark.
-const PLANTS: [(&str, &str, bool); 12] = [
+const PLANTS: [(&str, &str, bool); 21] = [
     ("fsmonitor", "git config core.fsmonitor $evil", true),
     ("filter", "git config filter.x.clean $evil; echo '* filter=x' > .gitattributes", true),
     ("process", "git config filter.x.process $evil; echo '* filter=x' > .gitattributes", true),
@@ -109,6 +109,37 @@ const PLANTS: [(&str, &str, bool); 12] = [
         true,
     ),
     ("a nested repository", "git -C sub config core.fsmonitor $evil; echo y > sub/f", true),
+    ("pager", "git config core.pager $evil; git config pager.diff $evil", false),
+    ("ssh", "git config core.sshCommand $evil; git config remote.o.url ssh://x/y", false),
+    ("gpg", "git config gpg.program $evil; git config log.showSignature true", false),
+    (
+        "another work tree",
+        "git config core.worktree ../evil; git config core.fsmonitor $evil",
+        false,
+    ),
+    ("an alias", "git config alias.status \"!$evil\"; git config alias.diff \"!$evil\"", false),
+    (
+        "a file .git",
+        "mv .git real; echo 'gitdir: real' > .git; git config core.fsmonitor $evil",
+        true,
+    ),
+    (
+        "settings of one work tree",
+        "git config extensions.worktreeConfig true; git config --worktree core.fsmonitor $evil",
+        true,
+    ),
+    (
+        "a submodule with slashes in its name",
+        "mkdir -p .git/modules/x; mv sub/.git .git/modules/x/y; echo 'gitdir: ../.git/modules/x/y' > sub/.git; \
+         git config -f .git/modules/x/y/config core.worktree ../../../../sub; \
+         git -C sub config core.fsmonitor $evil; echo y > sub/f",
+        true,
+    ),
+    (
+        "a repository at depth",
+        "git init -q a/b/c; git -C a/b/c config core.fsmonitor $evil; echo x > a/b/c/f",
+        false,
+    ),
 ];
 
 #[test]
@@ -135,10 +166,141 @@ fn looking_at_a_repository_after_a_run_runs_nothing_that_was_planted() {
         let _ = fs::remove_file(&mark);
         let seen = sh(&work, &format!("before={}; {LOOK}", before.trim()));
         assert!(!mark.exists(), "{name}: a planted program ran: {seen}");
-        assert!(seen.contains("+new") && seen.contains("-old"), "{name}: {seen}");
-        assert!(seen.lines().any(|line| line == "made"), "{name}: {seen}");
+        // Without the objects there is nothing to show, and git says so.
+        if name != "a file .git" {
+            assert!(seen.contains("+new") && seen.contains("-old"), "{name}: {seen}");
+            assert!(seen.lines().any(|line| line == "made"), "{name}: {seen}");
+        }
         // The plant works: otherwise the test would show nothing.
         let plain = sh(&work, "git status; git --no-pager diff");
         assert_eq!(mark.exists(), runs, "{name}: {plain}");
+    }
+}
+
+/// What a command of a model plants, and the path that the records then name; absent if the sandbox refuses.
+/// `$evil` is a program.
+const PLANTED: [(&str, &str, Option<&str>); 28] = [
+    ("pager", "git config core.pager $evil", None),
+    ("ssh", "git config core.sshCommand $evil", None),
+    ("gpg", "git config gpg.program $evil", None),
+    ("work tree", "git config core.worktree ..", None),
+    ("include", "git config include.path ../more", None),
+    ("filter", "git config filter.x.clean $evil", None),
+    ("fsmonitor", "git config core.fsmonitor $evil", None),
+    ("hooksPath", "git config core.hooksPath evil", None),
+    ("settings put in place", "cp .git/config c; echo '[core]' >> c; mv c .git/config", None),
+    ("git as a file", "mv .git real; echo 'gitdir: real' > .git", None),
+    ("a hook where none was", "mkdir -p .git/hooks; cp $evil .git/hooks/pre-commit", None),
+    ("the folder of hooks", "rmdir .git/hooks; ln -s ../hooks .git/hooks", None),
+    ("settings of a work tree", "git config -f .git/config.worktree core.fsmonitor $evil", None),
+    ("attributes", "mkdir -p .git/info; echo '* filter=x' > .git/info/attributes", None),
+    ("a hook of a nested one", "mkdir lib/.git/hooks; cp $evil lib/.git/hooks/pre-commit", None),
+    ("attributes in the tree", "echo '* filter=x' > .gitattributes", Some(".gitattributes")),
+    ("submodules", "echo '[submodule]' > .gitmodules", Some(".gitmodules")),
+    (
+        "at depth",
+        "git init -q a/b/c/d; git -C a/b/c/d config core.fsmonitor $evil",
+        Some("a/b/c/d/.git/config"),
+    ),
+    ("a new file", "cp -r .git n; mkdir m; echo 'gitdir: ../n' > m/.git", Some("m/.git")),
+    ("what it names", "git config -f n/config core.fsmonitor $evil", Some("n/config")),
+    (
+        "a submodule",
+        "mkdir -p .git/modules/x; cp -r lib/.git .git/modules/x/y; git config -f .git/modules/x/y/config \
+         core.fsmonitor $evil",
+        Some(".git/modules/x/y/config"),
+    ),
+    (
+        "a bare one",
+        "mkdir objects refs; echo 'ref: x' > HEAD; echo '[core]' > config",
+        Some("config"),
+    ),
+    ("an editor", "mkdir .vscode; echo '{}' > .vscode/tasks.json", Some(".vscode/tasks.json")),
+    ("an agent", "mkdir .claude; echo '{}' > .claude/settings.json", Some(".claude/settings.json")),
+    ("servers", "echo '{}' > .mcp.json", Some(".mcp.json")),
+    ("hooks of husky", "mkdir .husky; cp $evil .husky/pre-commit", Some(".husky/pre-commit")),
+    ("a shell", "echo $evil > .envrc", Some(".envrc")),
+    ("commondir", "cp -r .git c2; echo ../c2 > .git/commondir", Some(".git/commondir")),
+];
+
+fn offline(command: &str) -> (String, String) {
+    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['bash']\n\
+         [tasks.one]\nagent = 'a'\nprompt = 'go'\n";
+    let script = format!(
+        "[[rules]]\nagent = \"a\"\nturn = 1\n[[rules.calls]]\ntool = \"bash\"\ninput = {{ command = \
+         '''{command}''' }}\n[[rules]]\nsay = \"done\"\n"
+    );
+    (rest.to_owned(), script)
+}
+
+#[test]
+fn what_a_command_plants_for_git_and_others_is_refused_or_told() {
+    let lines: String =
+        PLANTED.iter().map(|(_, plant, _)| format!("({plant}) 2> /dev/null\n")).collect();
+    let (rest, script) = offline(&format!("evil=$PWD/evil\n{lines}exit 0"));
+    let desk = Desk::offline(&rest, &script);
+    desk.write("evil", "#!/bin/sh\ntouch MARK\n");
+    let made = sh(
+        desk.path(),
+        "chmod 755 evil; for d in . lib; do git init -q --template= $d; git -C $d config user.name a; \
+         git -C $d config user.email a@b.example; done; git add evil; git commit -qm first",
+    );
+    let before = sh(desk.path(), "git status --porcelain; cat .git/config lib/.git/config");
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 0, "{made}{}", done.err);
+    if !done.err.contains("sandbox of commands: workspace-write") {
+        return super::who::skipped("what a command plants: there is no sandbox here");
+    }
+    let shown = &desk.json(&["show", "--json"])[0];
+    let reported = &desk.json(&["report", "--format", "json"])[0];
+    assert_eq!(shown["run_by_others"], reported["run_by_others"]);
+    assert_eq!(shown["run_by_others_incomplete"], false);
+    let told: Vec<_> = shown["run_by_others"].as_array().expect("a list").iter().collect();
+    for (name, _, path) in PLANTED {
+        let Some(path) = path else { continue };
+        let found = told.iter().find(|change| change["path"] == path);
+        let found = found.unwrap_or_else(|| panic!("{name}: {path} is not told: {told:#?}"));
+        assert_eq!(found["by"], serde_json::json!(["one"]), "{name}");
+        assert_eq!(found["change"], "made", "{name}");
+    }
+    // What was refused is as it was, and what was put there for that purpose is seen by nobody.
+    let _ = fs::remove_file(desk.path().join(".git/commondir"));
+    let after = sh(desk.path(), "cat .git/config lib/.git/config");
+    assert!(before.ends_with(&after), "{before}{after}");
+    for path in ["", "lib/"] {
+        let is_empty = |name: &str| {
+            let path = desk.path().join(format!("{path}.git/{name}"));
+            match path.is_dir() {
+                true => fs::read_dir(&path).expect("a folder").next().is_none(),
+                false => fs::read(&path).expect("a file").is_empty(),
+            }
+        };
+        for name in ["hooks", "config.worktree", "info/attributes"] {
+            assert!(is_empty(name), "{path}.git/{name}");
+        }
+    }
+    let status = sh(desk.path(), "rm -rf .git/modules; git status --porcelain");
+    let is_same = |line: &&str| before.contains(*line);
+    assert!(
+        status.lines().filter(|line| line.ends_with("lib/")).all(|line| is_same(&line)),
+        "{status}"
+    );
+    assert!(!desk.path().join("MARK").exists());
+}
+
+#[test]
+fn a_list_of_changes_that_is_not_whole_says_so() {
+    let (rest, script) =
+        offline("for i in $(seq 210); do mkdir m$i; echo all: > m$i/Makefile; done");
+    let desk = Desk::offline(&rest, &script);
+    let summary = desk.good(&["run"]);
+    let texts = [summary, desk.good(&["show"]), desk.good(&["report"])];
+    for text in texts {
+        assert!(text.contains("other files may have changed too"), "{text}");
+    }
+    assert!(desk.call(&["show", "--changes"]).err.contains("other files may have changed too"));
+    for document in [desk.json(&["show", "--json"]), desk.json(&["report", "--format", "json"])] {
+        assert_eq!(document[0]["run_by_others_incomplete"], true);
+        assert_eq!(document[0]["run_by_others"].as_array().map(Vec::len), Some(200));
     }
 }

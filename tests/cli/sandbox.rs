@@ -306,6 +306,8 @@ fn place(tasks: &str) -> Desk {
         "home/.netrc",
         "home/.npmrc",
         "ws/.git/hooks/sample",
+        "ws/.git/config.worktree",
+        "ws/.git/info/attributes",
         "ws/.github/workflows/ci.yml",
         "ws/.claude/settings.json",
         "ws/prompt.md",

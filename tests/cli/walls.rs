@@ -11,17 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::desk::{Desk, Done, wait};
+use super::who::{Shared, Who, skipped};
 
 /// What stands in the files of the home.
-const SECRET: &str = "a secret of the home 7f3a";
+pub(super) const SECRET: &str = "a secret of the home 7f3a";
 
 /// A home and a workspace in it.
-struct World {
-    desk: Desk,
+pub(super) struct World {
+    pub(super) desk: Desk,
 }
 
 impl World {
-    fn new(file: &str) -> Self {
+    pub(super) fn new(file: &str) -> Self {
         let desk = Desk::empty();
         for name in ["home/.ssh/id", "home/notes", "home/tools/bin/x", "elsewhere/file"] {
             let path = desk.path().join(name);
@@ -39,11 +40,11 @@ impl World {
         fs::write(self.ws().join("agents.toml"), text).expect("written");
     }
 
-    fn home(&self) -> PathBuf {
+    pub(super) fn home(&self) -> PathBuf {
         self.desk.path().join("home")
     }
 
-    fn ws(&self) -> PathBuf {
+    pub(super) fn ws(&self) -> PathBuf {
         self.home().join("ws")
     }
 
@@ -51,18 +52,18 @@ impl World {
         symlink(to, self.ws().join(name)).expect("a link");
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.desk.command(arguments);
         command.env("HOME", self.home()).current_dir(self.ws());
         command
     }
 
-    fn call(&self, arguments: &[&str]) -> Done {
+    pub(super) fn call(&self, arguments: &[&str]) -> Done {
         Done::of(&mut self.command(arguments))
     }
 
     /// Fails if a secret was told, or a file of the home was changed or made.
-    fn is_kept(&self, done: &Done) {
+    pub(super) fn is_kept(&self, done: &Done) {
         for text in [&done.out, &done.err] {
             assert!(!text.contains(SECRET), "{}{}", done.out, done.err);
         }
@@ -85,11 +86,11 @@ impl World {
 }
 
 /// A command line that reads and writes wherever the home may be.
-const TRY: &str = "cat ~/.ssh/id ../.ssh/id ../notes ../../elsewhere/file $X/.ssh/id $X/notes \
+pub(super) const TRY: &str = "cat ~/.ssh/id ../.ssh/id ../notes ../../elsewhere/file $X/.ssh/id $X/notes \
     $X/id $X/file 2> /dev/null; for d in ~ .. ../.ssh ../../elsewhere $X; do echo x > $d/PWNED; done \
     2> /dev/null; rm -f PWNED; exit 0";
 
-fn tasks(lines: &[&str]) -> String {
+pub(super) fn tasks(lines: &[&str]) -> String {
     let mut text = String::new();
     for (number, line) in lines.iter().enumerate() {
         let after = number.checked_sub(1).map(|before| format!("depends_on = ['t{before}']\n"));
@@ -231,7 +232,7 @@ fn a_project_whose_name_is_not_text_is_refused_and_does_not_panic() {
 #[test]
 fn a_home_below_a_folder_of_the_system_is_not_read() {
     let Ok(home) = tempfile::Builder::new().prefix("callsheet-home-").tempdir_in("/var/lib") else {
-        return;
+        return skipped("a home below a folder of the system: only root makes one in /var/lib");
     };
     fs::write(home.path().join("id"), SECRET).expect("written");
     let line = format!(
@@ -262,7 +263,9 @@ fn nothing_runs_without_a_sandbox_unless_a_person_said_so_for_this_machine() {
     let file = "[hooks]\non_start = ['sh', '-c', 'echo hook >> ran']\n";
     let world = World::new(&format!("{file}{}", tasks(&["echo task >> ran"])));
     let ran = || fs::read_to_string(world.ws().join("ran")).unwrap_or_default();
-    let Some(done) = without_sandbox(&world, "run") else { return };
+    let Some(done) = without_sandbox(&world, "run") else {
+        return skipped("no sandbox at all: only root makes the mounts for it");
+    };
     assert_eq!((done.code, ran().as_str()), (2, ""), "{}", done.err);
     for told in ["--sandbox danger-full-access", "trust --without-sandbox"] {
         assert!(done.err.contains(told), "{}", done.err);
@@ -298,7 +301,7 @@ fn nothing_runs_without_a_sandbox_unless_a_person_said_so_for_this_machine() {
 }
 
 /// A random workspace, environment and row of commands. Returns the number of commands that ran.
-fn random_case(seed: u64, commands: usize) -> usize {
+fn random_case(who: Who, shared: &Shared, seed: u64, commands: usize) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let names = [
         ".venv",
@@ -357,7 +360,9 @@ fn random_case(seed: u64, commands: usize) -> usize {
             }
         };
     }
-    let mut command = world.command(&["run", "--trust", "--keep-going"]);
+    let mut command = who.command(shared, &world.desk, &["run", "--trust", "--keep-going"]);
+    command.env("HOME", world.home()).current_dir(world.ws());
+    let file = fs::read(world.ws().join("agents.toml")).expect("a file");
     for variable in ["VIRTUAL_ENV", "CARGO_HOME", "TMPDIR", "GOPATH", "JAVA_HOME"] {
         if random.bool() {
             command.env(variable, world.ws().join(name(&mut random)));
@@ -369,12 +374,18 @@ fn random_case(seed: u64, commands: usize) -> usize {
     }
     let done = Done::of(&mut command);
     world.is_kept(&done);
-    assert!([0, 1, 2, 8].contains(&done.code), "seed {seed}: {} {}", done.code, done.err);
+    let told = format!("seed {seed}, {who:?}: {} {}", done.code, done.err);
+    assert!([0, 1, 2, 8].contains(&done.code), "{told}");
+    assert_eq!(fs::read(world.ws().join("agents.toml")).ok(), Some(file), "{told}");
     if done.code == 2 { 0 } else { commands }
 }
 
 /// Runs random cases until this number of commands has run.
-fn random_cases(wanted: usize, first: u64) {
+fn random_cases(who: Who, wanted: usize, first: u64) {
+    let shared = Shared::new();
+    if let Some(reason) = who.is_missing(&shared) {
+        return skipped(&format!("random workspaces, {who:?}: {reason}"));
+    }
     let next = std::sync::atomic::AtomicU64::new(first);
     let ran = std::sync::atomic::AtomicUsize::new(0);
     let order = std::sync::atomic::Ordering::SeqCst;
@@ -383,7 +394,7 @@ fn random_cases(wanted: usize, first: u64) {
             scope.spawn(|| {
                 while ran.load(order) < wanted {
                     let seed = next.fetch_add(1, order);
-                    let shown = std::panic::catch_unwind(|| random_case(seed, 25));
+                    let shown = std::panic::catch_unwind(|| random_case(who, &shared, seed, 25));
                     ran.fetch_add(shown.unwrap_or_else(|_| panic!("seed {seed}")), order);
                 }
             });
@@ -393,11 +404,19 @@ fn random_cases(wanted: usize, first: u64) {
 
 #[test]
 fn random_workspaces_lead_nowhere() {
-    random_cases(1_000, 1);
+    random_cases(Who::Own, 1_000, 1);
 }
 
 #[test]
-#[ignore = "20,000 commands: 15 minutes on two cores"]
+fn random_workspaces_of_other_users_lead_nowhere() {
+    random_cases(Who::Other, 50, 50_000);
+    random_cases(Who::WithoutNamespaces, 75, 60_000);
+}
+
+#[test]
+#[ignore = "21,000 commands: 15 minutes on two cores"]
 fn many_random_workspaces_lead_nowhere() {
-    random_cases(20_000, 1_000_000);
+    for (number, who) in [Who::Own, Who::Other, Who::WithoutNamespaces].into_iter().enumerate() {
+        random_cases(who, 7_000, 1_000_000 * (number as u64 + 1));
+    }
 }

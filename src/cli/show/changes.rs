@@ -7,6 +7,7 @@ use crate::cli::{complain, evidence, say, say_json};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::output::Stored;
+use crate::report::for_others::INCOMPLETE;
 use crate::store;
 
 /// Prints the changes of the whole run.
@@ -15,6 +16,9 @@ pub(super) fn show(dir: &RunDir, as_json: bool) -> Exit {
     let changes = evidence.for_others();
     if as_json {
         return say_json(&format!("{}\n", json!(changes)));
+    }
+    if evidence.is_for_others_incomplete() {
+        complain(&format!("note: {INCOMPLETE}"));
     }
     if changes.is_empty() {
         complain("note: the run changed no file that is known to be run by other programs");

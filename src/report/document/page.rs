@@ -11,6 +11,7 @@ use crate::output::Output;
 use crate::report::evidence::{FileEvidence, TaskEvidence, TestRun};
 use crate::report::fold::{self, Group};
 use crate::report::folded_rows::rank;
+use crate::report::for_others::INCOMPLETE;
 use crate::report::{short, undone};
 
 /// The most tasks that have a section of their own.
@@ -152,6 +153,9 @@ fn for_others(document: &Document, page: &mut Vec<Block>) {
     let changes = document.run_by_others.iter().take(LISTED);
     let mut lines: Vec<_> = changes.map(|change| vec![foreign(change.line())]).collect();
     more(document.run_by_others.len(), &mut lines);
+    if document.run_by_others_incomplete {
+        lines.push(vec![plain(INCOMPLETE)]);
+    }
     if !lines.is_empty() {
         page.extend([heading("Changed files that other programs run"), Block::List(lines)]);
     }

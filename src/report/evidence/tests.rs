@@ -240,7 +240,14 @@ fn outputs_have_their_hashes_and_a_new_one_replaces_the_old() {
     journal.add(
         "a",
         Some("a"),
-        AgentEnded { outcome, turns, usage, shortfalls, run_by_others: Vec::new() },
+        AgentEnded {
+            outcome,
+            turns,
+            usage,
+            shortfalls,
+            run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
+        },
     );
     for output in ["one", "two"].map(Output::whole) {
         journal.add("a", None, TaskCompleted { attempt: 1, output });
@@ -266,7 +273,14 @@ fn a_check_counts_by_its_verdict_and_the_last_one_speaks() {
     let ended = |text: &str| {
         let outcome = Outcome::Completed { output: Output::whole(text) };
         let (turns, usage, shortfalls) = Default::default();
-        AgentEnded { outcome, turns, usage, shortfalls, run_by_others: Vec::new() }
+        AgentEnded {
+            outcome,
+            turns,
+            usage,
+            shortfalls,
+            run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
+        }
     };
     let mut journal = Journal::default();
     for (id, answer) in [("fix/check-1", "pass"), ("fix/check-2", "fail\nno tests")] {

@@ -84,6 +84,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
             usage: Usage::default(),
             shortfalls: Default::default(),
             run_by_others: Vec::new(),
+            run_by_others_incomplete: false,
         };
         let task = machine.state().agents()[&agent].task.clone();
         let ended = record(Draft::agent(&task, &agent, ended));

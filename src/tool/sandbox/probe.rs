@@ -57,11 +57,32 @@ const MAY_BE_OPEN: [&str; 1] = ["signal"];
 /// # Errors
 /// Returns why there can be no sandbox here, in words for a person.
 pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
+    probe_all(this_program, policy, &[])
+}
+
+/// Tries a sandbox with exactly this policy, and one with each of those of work that is kept from more:
+/// all of them have the namespaces with which all of them hold. Blocks for some milliseconds.
+///
+/// # Errors
+/// Returns why there can be no sandbox here, in words for a person.
+pub fn probe_all(
+    this_program: &Path,
+    policy: &Policy,
+    within: &[Policy],
+) -> Result<Probed, String> {
     super::remove_left(policy);
     let mut reason = String::new();
     let hosts = !policy.hosts.is_empty();
     for namespaces in Namespaces::ALL.into_iter().filter(|own| !hosts || *own != Namespaces::None) {
-        match tried(this_program, &Policy { namespaces, ..policy.clone() }) {
+        let one = |policy: &Policy| tried(this_program, &Policy { namespaces, ..policy.clone() });
+        let all = || {
+            let probed = one(policy)?;
+            for policy in within {
+                one(policy).map_err(|error| format!("for work that is kept from more: {error}"))?;
+            }
+            Ok(probed)
+        };
+        match all() {
             Ok(probed) => return Ok(Probed { namespaces, ..probed }),
             Err(error) => reason = error,
         }
@@ -85,7 +106,8 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
         return Err("there is no folder outside the sandbox to probe".to_owned());
     }
     let temporary = super::Temporary::new(policy).map_err(failed)?;
-    let program = this_program.canonicalize().map_err(failed)?;
+    // Its links are not resolved: that of the running program finds it after its file was replaced.
+    let program = std::path::absolute(this_program).map_err(failed)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
     let policy = Policy { temporary: Some(temporary.place().clone()), ..policy.clone() };
     let paths = || canaries.iter().map(|canary| canary.path().to_owned());

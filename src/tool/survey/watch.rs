@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
@@ -64,6 +65,8 @@ pub struct Watch {
     /// What the folders held at the last walk. Locked only by who holds `last`.
     folders: Mutex<Listings>,
     at_work: Mutex<AtWork>,
+    /// True once a look has left something out.
+    incomplete: AtomicBool,
 }
 
 /// Agents that made calls which may change files.
@@ -124,6 +127,7 @@ impl Watch {
             at_work,
             last: Mutex::default(),
             folders: Mutex::default(),
+            incomplete: AtomicBool::new(false),
         }
     }
 
@@ -187,9 +191,20 @@ impl Watch {
         changes
     }
 
+    /// Returns true if a look has left something out: the workspace holds more than is looked at, or more
+    /// changed than one record tells of.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed)
+    }
+
     /// Takes the fingerprints of all files that a walk finds.
     fn prints(&self, last: &Prints) -> Prints {
-        let Survey { found, .. } = Survey::again(&self.root, &mut self.folders.lock());
+        let Survey { found, complete, .. } = Survey::again(&self.root, &mut self.folders.lock());
+        let leave_out = || self.incomplete.store(true, Ordering::Relaxed);
+        if !complete {
+            leave_out();
+        }
         let (mut prints, mut room) = (Prints::new(), KEPT_IN_ALL);
         let mut left = ENTRIES;
         for (path, by) in found {
@@ -197,7 +212,11 @@ impl Watch {
             while let Some(path) = open.pop() {
                 let absolute = self.root.join(&path);
                 let Ok(meta) = absolute.symlink_metadata() else { continue };
-                if left == 0 || prints.len() >= FOUND || is_sample(&path) {
+                if is_sample(&path) {
+                    continue;
+                }
+                if left == 0 || prints.len() >= FOUND {
+                    leave_out();
                     continue;
                 }
                 left -= 1;
@@ -293,7 +312,12 @@ impl Watch {
         });
         let gone = last.iter().filter(|(path, _)| !now.contains_key(*path));
         let gone = gone.map(|(path, before)| told(path, Some(before), None));
-        here.chain(gone).take(TOLD).collect()
+        let mut all = here.chain(gone);
+        let told: Vec<_> = all.by_ref().take(TOLD).collect();
+        if all.next().is_some() {
+            self.incomplete.store(true, Ordering::Relaxed);
+        }
+        told
     }
 }
 
