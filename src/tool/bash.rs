@@ -5,6 +5,7 @@
 
 mod grammar;
 mod parts;
+pub(super) mod runs;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use serde::Deserialize;
 
 use self::grammar::Reading;
 pub(crate) use self::grammar::verdict;
+use self::runs::Runs;
+use super::basis::Script;
 use super::command::{Order, Reader};
 use super::workspace::Workspace;
 use super::wrapper;
@@ -179,6 +182,11 @@ impl Tool for Bash {
         }
     }
 
+    fn scripts(&self, input: &Json, workspace: &Workspace) -> Vec<Script> {
+        let asked = arguments::<BashArguments>(input);
+        asked.map(|asked| Runs::of_line(&asked.command).find(workspace)).unwrap_or_default()
+    }
+
     fn call(
         &self,
         input: Json,
@@ -190,6 +198,7 @@ impl Tool for Bash {
                 return Ok(ToolOutput::denied(denial));
             }
             let timeout = asked.timeout(context.timeout)?;
+            let context = runs::guarded(context, Runs::of_line(&asked.command));
             let order = Order::shell(asked.command, timeout, Reader::Model);
             wrapper::perform(order, &context).await
         })
