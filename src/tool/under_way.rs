@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::ToolError;
+use crate::crash;
 use crate::id::CallKey;
 use crate::store::{Store, make_dir};
 
@@ -26,6 +27,9 @@ impl UnderWay {
     /// # Errors
     /// Returns an error, for the model, if as many processes as may die of a call died while it was under way.
     pub fn begin(store: &Store, key: &CallKey) -> Result<Option<Self>, ToolError> {
+        if crash::is_asked() {
+            return Ok(None);
+        }
         let path = store.scratch_dir().join(format!("{key}.begun"));
         let marked = match mark(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
