@@ -72,7 +72,7 @@ pub fn pass(point: Point) {
 }
 
 #[cfg(debug_assertions)]
-pub use debug::{after, for_wrapper, pass_parent, snapshot_growth};
+pub use debug::{after, for_wrapper, is_asked, pass_parent, snapshot_growth};
 
 #[cfg(debug_assertions)]
 mod debug {
@@ -105,6 +105,12 @@ mod debug {
         }
     }
 
+    /// Returns true if this process is to die: its death says nothing about the calls that are under way.
+    #[must_use]
+    pub fn is_asked() -> bool {
+        std::env::var_os(VARIABLE).is_some()
+    }
+
     /// Kills the parent process here if `CALLSHEET_CRASH_AT` says so.
     pub fn pass_parent(point: Point) {
         if is_due(point)
@@ -132,7 +138,7 @@ mod debug {
 }
 
 #[cfg(not(debug_assertions))]
-pub use release::{after, for_wrapper, pass_parent, snapshot_growth};
+pub use release::{after, for_wrapper, is_asked, pass_parent, snapshot_growth};
 
 #[cfg(not(debug_assertions))]
 mod release {
@@ -141,6 +147,13 @@ mod release {
     /// Does nothing in a release build.
     #[inline]
     pub fn after(_: Point, _: impl FnOnce()) {}
+
+    /// No release build is asked to die.
+    #[inline]
+    #[must_use]
+    pub fn is_asked() -> bool {
+        false
+    }
 
     /// Does nothing in a release build.
     #[inline]

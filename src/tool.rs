@@ -6,6 +6,7 @@
 //! the agent: only their descriptions and arguments live here, in `steps.rs`.
 
 pub mod bash;
+pub mod basis;
 mod blocking;
 mod command;
 pub mod environment;
@@ -20,6 +21,7 @@ pub mod skills;
 pub mod spool;
 pub mod steps;
 pub mod survey;
+pub mod under_way;
 pub mod workspace;
 pub mod wrapper;
 
@@ -38,6 +40,7 @@ use crate::output::{Output, Stored};
 use crate::permission::{Subject, Unseen};
 use crate::spec::OnUnknown;
 use crate::store::{INLINE_CHARS, Store};
+use crate::tool::basis::{Basis, Script};
 use crate::tool::environment::Environment;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
@@ -80,6 +83,8 @@ pub struct ToolContext {
     pub env: Environment,
     /// What the agent's model reads besides text.
     pub media: Arc<[Media]>,
+    /// What the decision rested on that the call may run.
+    pub basis: Basis,
     /// Skill folders that the agent may load.
     pub skills: Arc<[String]>,
     /// Time limit of the call.
@@ -338,6 +343,12 @@ pub trait Tool: Send + Sync {
     /// `None` if the call changes no file or the change is not known. May block.
     fn preview(&self, _input: &Json, _workspace: &Workspace) -> Option<Change> {
         None
+    }
+
+    /// Returns the files of the workspace that a call would run, as they are now, for a person who is asked
+    /// to allow it. May block.
+    fn scripts(&self, _input: &Json, _workspace: &Workspace) -> Vec<Script> {
+        Vec::new()
     }
 
     /// Returns the time limit of a call. The caller drops the call at the limit, and also when its

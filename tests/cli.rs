@@ -1,12 +1,14 @@
 //! The program as it is used: the real binary in temporary workspaces, without network.
 
 mod answers;
+mod approved;
 mod authority;
 mod closed_streams;
 mod connect;
 mod context;
 mod corpus;
 mod crash;
+mod deaths;
 mod desk;
 mod ends;
 mod evidence;
@@ -34,6 +36,7 @@ mod own;
 mod proposals;
 mod pty;
 mod quota;
+mod races;
 mod recordings;
 mod report;
 mod results;

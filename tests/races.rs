@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use callsheet::tool::basis::Basis;
 use callsheet::tool::workspace::Workspace;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -47,6 +48,10 @@ fn race(time: Duration) -> (usize, usize) {
         let target = Path::new(folder);
         symlink(target, ws.join(format!("l{number}"))).expect("a link");
     }
+    fs::create_dir_all(ws.join("free")).expect("made");
+    fs::create_dir_all(ws.join("other")).expect("made");
+    fs::write(ws.join("other/file"), BEFORE).expect("written");
+    symlink("other", ws.join("freed")).expect("a link");
     let kept = ["agents.toml", "hooks"].map(|name| ws.join(name));
     let workspace = Workspace::open(&ws).expect("opened");
     let workspace = workspace.protect(&ws.join(".transcripts")).keep(&kept, &[]);
@@ -60,6 +65,22 @@ fn race(time: Duration) -> (usize, usize) {
                 }
             }
         });
+        // A rule allowed to write in the folder, and not where the link leads.
+        scope.spawn(|| {
+            let basis = Basis { place: Some("free/file".to_owned()), ..Basis::default() };
+            while !stop.load(Ordering::Relaxed) {
+                let _ = workspace.write_on(&basis, "free/file", b"changed");
+                let _ = workspace.edit(&basis, "free/file", 1_000, |_| Ok((b"x".to_vec(), ())));
+                let [w, l] = ["free", "freed"].map(|name| ws.join(name));
+                let _ = renameat_with(CWD, w, CWD, l, RenameFlags::EXCHANGE);
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let [w, l] = ["free", "freed"].map(|name| ws.join(name));
+                let _ = renameat_with(CWD, w, CWD, l, RenameFlags::EXCHANGE);
+            }
+        });
         for path in ["", "new/"] {
             let (ws, done, refused, stop) = (&workspace, &done, &refused, &stop);
             scope.spawn(move || {
@@ -70,14 +91,16 @@ fn race(time: Duration) -> (usize, usize) {
                             Ok(()) => done.fetch_add(1, Ordering::Relaxed),
                             Err(_) => refused.fetch_add(1, Ordering::Relaxed),
                         };
-                        let _ = ws.edit(&text, 1_000, |_| Ok((b"changed".to_vec(), ())));
+                        let _ = ws.edit(&Basis::default(), &text, 1_000, |_| {
+                            Ok((b"changed".to_vec(), ()))
+                        });
                     }
                 }
             });
         }
         let end = Instant::now() + time;
         while Instant::now() < end {
-            for (folder, file) in TARGETS {
+            for (folder, file) in TARGETS.into_iter().chain([("other", "file")]) {
                 // In a folder `..` of the workspace itself a write is as good as any, if it is inside.
                 let found = fs::read_to_string(ws.join(folder).join(file));
                 if found.as_deref().ok() != Some(BEFORE) {

@@ -89,6 +89,7 @@ impl Bench {
             sandbox: Default::default(),
             read_only: false,
             unseen: Default::default(),
+            basis: Default::default(),
             skills: [].into(),
             media: [].into(),
             timeout: SOON,

@@ -228,6 +228,7 @@ pub(super) async fn of_run(
         store: services.store.clone(),
         key,
         env: Environment::Only(services.env.clone()),
+        basis: Default::default(),
         skills: Arc::default(),
         media: Arc::default(),
         timeout: services.hooks.timeout,

@@ -45,6 +45,7 @@ pub(super) async fn notify(
         store: services.store.clone(),
         key: CallKey::derive(services.run, &AgentId::main(task, 1), 0, 0, "notify", &asked.id),
         env: Environment::Only(services.env.clone()),
+        basis: Default::default(),
         skills: Arc::default(),
         media: Arc::default(),
         timeout: WITHIN,

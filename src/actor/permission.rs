@@ -14,12 +14,32 @@ use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
 use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
+use crate::tool::basis::{Basis, Before, Script};
 use crate::tool::hook::Answer;
 use crate::tool::sandbox::Sandbox;
+use crate::tool::workspace::Workspace;
 use crate::tool::{Change, ToolError, bash};
 use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
 use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 use crate::turn_machine::PendingCall;
+
+/// Whether a call may run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Decision {
+    /// It may, as long as things are as they were when it was decided.
+    Allowed(Basis),
+    /// It may not, for a reason in words for the model.
+    Denied(String),
+}
+
+/// The verdict of the rules on a call.
+struct Judged<'a> {
+    verdict: Verdict,
+    /// The rule that gave it, if one did.
+    rule: Option<&'a Rule>,
+    /// The place to which the path of the call led, if a rule looked at it.
+    place: Option<String>,
+}
 
 /// Returns true if the rules allow a call without asking a person.
 pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
@@ -27,7 +47,7 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
         return true;
     }
     let Some(spec) = &context.spec else { return true };
-    match judged(context, spec, name, input).0 {
+    match judged(context, spec, name, input).verdict {
         Verdict::Allow => true,
         Verdict::Deny => false,
         // They ask by themselves.
@@ -39,13 +59,8 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
     }
 }
 
-/// Returns the verdict of the rules on a call, and the rule that gave it, if one did.
-fn judged<'a>(
-    context: &StepContext,
-    spec: &'a AgentSpec,
-    name: &str,
-    input: &Json,
-) -> (Verdict, Option<&'a Rule>) {
+/// Returns the verdict of the rules on a call.
+fn judged<'a>(context: &StepContext, spec: &'a AgentSpec, name: &str, input: &Json) -> Judged<'a> {
     // Resolving a path costs file system calls, so it is done only if a rule depends on it. A
     // command may write files, which the rules for another tool are about.
     let is_weighed = name == bash::NAME || spec.permissions.depends_on_arguments(name);
@@ -53,7 +68,9 @@ fn judged<'a>(
         if is_weighed { subject(context, name, input) } else { Subject::of(name, vec![]) };
     let is_on = matches!(context.services.sandbox, Sandbox::On(_));
     let subject = Subject { sandboxed: is_on && name == bash::NAME, ..subject };
-    spec.permissions.judge(name, &subject)
+    let place = subject.deeds.first().and_then(|deed| deed.texts.last()).cloned();
+    let (verdict, rule) = spec.permissions.judge(name, &subject);
+    Judged { verdict, rule, place }
 }
 
 /// Returns what a call does, as the rules see it.
@@ -82,18 +99,18 @@ fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
     texts.unwrap_or_default()
 }
 
-/// Returns the reason why a call may not run, in words for the model; `None` if it may run. Asks a
-/// person where the rules say so.
+/// Decides whether a call may run. Asks a person where the rules say so.
 ///
 /// # Errors
 /// Returns an error if the agent must end before a person has answered. The call has not begun then.
-pub(super) async fn denial(
+pub(super) async fn decide(
     context: &StepContext,
     call: &PendingCall,
-) -> Result<Option<String>, ToolError> {
+) -> Result<Decision, ToolError> {
     let (name, input) = (call.call.name.as_str(), &call.call.input);
-    let Some(spec) = &context.spec else { return Ok(None) };
-    let (verdict, rule) = judged(context, spec, name, input);
+    let Some(spec) = &context.spec else { return Ok(Decision::Allowed(Basis::default())) };
+    let Judged { verdict, rule, place } = judged(context, spec, name, input);
+    let allowed = Decision::Allowed(Basis { place, ..Basis::default() });
     // What is denied anyway needs no hook; a hook can only take away from what the rules allow.
     let asking = match verdict {
         Verdict::Deny => None,
@@ -101,57 +118,51 @@ pub(super) async fn denial(
             Answer::GoOn(_) => None,
             Answer::Ask(reason) => Some(reason),
             Answer::Block(reason) => {
-                return Ok(Some(format!("Denied by the hook pre_tool_use: {reason}")));
+                let reason = format!("Denied by the hook pre_tool_use: {reason}");
+                return Ok(Decision::Denied(reason));
             }
         },
     };
     let verdict = if asking.is_some() { Verdict::Ask } else { verdict };
-    let because = || {
-        if let Some(reason) = &asking {
-            return format!("the hook pre_tool_use wants a person to decide ({reason})");
-        }
-        rule.map_or_else(
-            || {
-                let texts = rule_texts(context, name, input);
-                let subject = subject(context, name, input);
-                let why = subject.why().map(|why| format!(" ({why})")).unwrap_or_default();
-                match texts.first() {
-                    Some(text) => format!("no rule allows `{name}({text})`{why}"),
-                    None => format!("no rule allows `{name}`"),
-                }
-            },
-            |rule| format!("the rule `{rule}` says so"),
-        )
+    let because = || match &asking {
+        Some(reason) => format!("the hook pre_tool_use wants a person to decide ({reason})"),
+        None => because(context, rule, name, input),
     };
     Ok(match verdict {
-        Verdict::Allow => None,
-        Verdict::Deny => Some(format!("Permission denied: {}.", because())),
+        Verdict::Allow => allowed,
+        Verdict::Deny => Decision::Denied(format!("Permission denied: {}.", because())),
         // A person who does not want the question need not answer it.
-        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => None,
+        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => allowed,
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
-            (None, NonInteractive::Allow) => None,
+            (None, NonInteractive::Allow) => allowed,
             (None, NonInteractive::Deny) => {
                 deny_open_question(context, call);
-                Some(format!(
+                Decision::Denied(format!(
                     "Permission denied: {}, a person would have to be asked, and nobody is at a \
                      terminal.",
                     because()
                 ))
             }
             (Some(_), _) | (None, NonInteractive::Pause) => {
-                let question = Question {
-                    agent: context.agent.clone(),
-                    tool: name.to_owned(),
-                    input: input.clone(),
-                    texts: rule_texts(context, name, input),
-                    subject: subject(context, name, input),
-                    rule: rule.filter(|_| asking.is_none()).map(ToString::to_string),
-                    change: change(context, name, input).await,
-                };
-                asked(context, call, question).await?.map(refusal)
+                let rule = rule.filter(|_| asking.is_none()).map(ToString::to_string);
+                asked(context, call, rule).await?
             }
         },
     })
+}
+
+/// Returns why the rules do not allow a call.
+fn because(context: &StepContext, rule: Option<&Rule>, name: &str, input: &Json) -> String {
+    if let Some(rule) = rule {
+        return format!("the rule `{rule}` says so");
+    }
+    let texts = rule_texts(context, name, input);
+    let subject = subject(context, name, input);
+    let why = subject.why().map(|why| format!(" ({why})")).unwrap_or_default();
+    match texts.first() {
+        Some(text) => format!("no rule allows `{name}({text})`{why}"),
+        None => format!("no rule allows `{name}`"),
+    }
 }
 
 /// Returns the answer of a person who said no, in words for the model.
@@ -169,16 +180,10 @@ pub(super) async fn approval(
     context: &StepContext,
     call: &PendingCall,
 ) -> Result<Option<String>, ToolError> {
-    let question = Question {
-        agent: context.agent.clone(),
-        tool: call.call.name.clone(),
-        input: call.call.input.clone(),
-        texts: Vec::new(),
-        subject: Subject::of(&call.call.name, Vec::new()),
-        rule: None,
-        change: None,
-    };
-    Ok(asked(context, call, question).await?.map(refusal))
+    Ok(match asked(context, call, None).await? {
+        Decision::Allowed(_) => None,
+        Decision::Denied(reason) => Some(reason),
+    })
 }
 
 /// Denies a question that an earlier process left open, when a person was at its terminal: nobody
@@ -189,30 +194,91 @@ fn deny_open_question(context: &StepContext, call: &PendingCall) {
     context.services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
 }
 
-/// Asks a person, and again if the file has changed meanwhile, so that the call would do something
-/// else than what was shown. Returns `None` if the call may run, else the reason if one was given.
+/// Asks a person, and again if the call would do something else by then than what was shown: the file has
+/// changed, a path leads elsewhere, or another script would run.
 async fn asked(
     context: &StepContext,
     call: &PendingCall,
-    mut question: Question,
-) -> Result<Option<Option<String>>, ToolError> {
+    rule: Option<String>,
+) -> Result<Decision, ToolError> {
     let mut id = call.key.to_string();
+    let (mut question, mut basis) = look(context, call, rule.clone()).await;
     let mut effect = effect(context, &question).await;
     for number in 2_u32.. {
         let Answered { answer, effect: shown, .. } =
             ask(context, id, effect.clone(), question.clone()).await?;
         if !answer.allowed {
-            return Ok(Some(answer.text));
+            return Ok(Decision::Denied(refusal(answer.text)));
         }
-        question.change = change(context, &question.tool, &question.input).await;
+        // Where a path leads by now may be denied, and then nobody is asked about it.
+        if let Some(denial) = denied_by_now(context, call) {
+            return Ok(Decision::Denied(denial));
+        }
+        (question, basis) = look(context, call, rule.clone()).await;
         effect = self::effect(context, &question).await;
         // An answer that an earlier version recorded does not tell what was shown.
         if shown.is_some_and(|shown| shown == effect.hash()) {
-            return Ok(None);
+            break;
         }
         id = format!("{}-{number}", call.key);
     }
-    Ok(Some(None))
+    Ok(Decision::Allowed(basis))
+}
+
+/// Returns why the rules deny a call that they only asked about before.
+fn denied_by_now(context: &StepContext, call: &PendingCall) -> Option<String> {
+    let (name, input) = (call.call.name.as_str(), &call.call.input);
+    let spec = context.spec.as_ref()?;
+    let Judged { verdict, rule, .. } = judged(context, spec, name, input);
+    (verdict == Verdict::Deny)
+        .then(|| format!("Permission denied: {}.", because(context, rule, name, input)))
+}
+
+/// Looks at what a call would do as things are now. Returns the question about it, and what a yes rests on.
+async fn look(
+    context: &StepContext,
+    call: &PendingCall,
+    rule: Option<String>,
+) -> (Question, Basis) {
+    let (name, input) = (call.call.name.clone(), call.call.input.clone());
+    let texts = rule_texts(context, &name, &input);
+    let subject = subject(context, &name, &input);
+    let place = texts.last().cloned();
+    let Seen { change, before, scripts } = seen(context, &name, &input).await;
+    let basis = Basis { place, before, scripts: Some(scripts.clone()) };
+    let agent = context.agent.clone();
+    (Question { agent, tool: name, input, texts, subject, rule, change, scripts }, basis)
+}
+
+/// The files that a call would change and run, as they are now.
+#[derive(Debug, Default)]
+struct Seen {
+    change: Option<Change>,
+    before: Before,
+    scripts: Vec<Script>,
+}
+
+async fn seen(context: &StepContext, name: &str, input: &Json) -> Seen {
+    let Some(tool) = context.services.tools.get(name).cloned() else { return Seen::default() };
+    let (input, workspace) = (input.clone(), context.services.workspace.clone());
+    let look = move || {
+        let change = tool.preview(&input, &workspace);
+        let before = change.as_ref().map(|change| before(change, &workspace)).unwrap_or_default();
+        Seen { change, before, scripts: tool.scripts(&input, &workspace) }
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+}
+
+/// Returns the content that a call would change: the one that is shown, or that of a file that cannot be shown.
+fn before(change: &Change, workspace: &Workspace) -> Before {
+    match &change.before {
+        Some(text) => Before::Hash(blake3::hash(text.as_bytes()).to_hex().to_string()),
+        None => match workspace.fingerprint(&change.path) {
+            Ok(Some(hash)) => Before::Hash(hash),
+            Ok(None) => Before::Absent,
+            Err(_) => Before::Any,
+        },
+    }
 }
 
 /// Asks a person, at this terminal if there is one, or wherever somebody answers first.
@@ -239,11 +305,4 @@ async fn effect(context: &StepContext, question: &Question) -> Output {
     let mut effect = json!(Effect::of(question));
     context.services.secrets.redact_value(&mut effect);
     context.services.bounded(Output::whole(effect.to_string())).await
-}
-
-/// Returns the change that a call would make to a file, if its tool can tell.
-async fn change(context: &StepContext, name: &str, input: &Json) -> Option<Change> {
-    let tool = context.services.tools.get(name).cloned()?;
-    let (input, workspace) = (input.clone(), context.services.workspace.clone());
-    tokio::task::spawn_blocking(move || tool.preview(&input, &workspace)).await.ok().flatten()
 }

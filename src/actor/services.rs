@@ -33,6 +33,7 @@ use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Change;
 use crate::tool::Toolbox;
+use crate::tool::basis::Script;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::survey::watch::Watch;
 use crate::tool::workspace::Workspace;
@@ -160,6 +161,8 @@ pub struct Question {
     pub rule: Option<String>,
     /// The change that the call would make to a file, if its tool can tell.
     pub change: Option<Change>,
+    /// The files of the workspace that the call would run.
+    pub scripts: Vec<Script>,
 }
 
 /// All that a call would do, as a question records it for whoever answers from elsewhere.
@@ -178,22 +181,25 @@ pub struct Effect {
     pub rule: Option<String>,
     /// The change that the call would make to a file.
     pub change: Option<Change>,
+    /// The files of the workspace that the call would run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<Script>,
 }
 
 impl Effect {
     /// Returns the effect of the call that a question is about.
     #[must_use]
     pub fn of(question: &Question) -> Self {
-        let Question { tool, input, texts, subject, rule, change, .. } = question.clone();
-        Self { tool, input, texts, command: subject.whole, rule, change }
+        let Question { tool, input, texts, subject, rule, change, scripts, .. } = question.clone();
+        Self { tool, input, texts, command: subject.whole, rule, change, scripts }
     }
 
     /// Returns the question of an agent about a call with this effect, to show it.
     #[must_use]
     pub fn asked_by(self, agent: AgentId) -> Question {
-        let Self { tool, input, texts, command, rule, change } = self;
+        let Self { tool, input, texts, command, rule, change, scripts } = self;
         let subject = Subject { whole: command, ..Subject::default() };
-        Question { agent, tool, input, texts, subject, rule, change }
+        Question { agent, tool, input, texts, subject, rule, change, scripts }
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         env: Environment::Only(services.env.clone()),
         sandbox: services.sandbox.within(confinement),
         read_only: confinement.read_only,
+        basis: Default::default(),
         unseen: unseen.unwrap_or_default(),
         skills: skills.unwrap_or_default().into(),
         timeout: TIME_LIMIT,

@@ -19,6 +19,7 @@ use tracing::{Instrument, Span};
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::panic::panic_text;
+use super::permission::Decision;
 use super::questions;
 use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
@@ -29,8 +30,10 @@ use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::run_machine::{ChildResult, Delegation, Refused};
+use crate::tool::basis::Basis;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
-use crate::tool::{Tool, ToolError, ToolOutput, arguments};
+use crate::tool::under_way::UnderWay;
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{
     ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, PROPOSE_TASKS_TOOL, ResultSource, ToolFinished,
     ToolStarted,
@@ -259,11 +262,13 @@ async fn dispatch(
         tool.check(input)?;
     }
     // An agent that is denied everything must still be able to say so.
-    if name != GIVE_UP_TOOL
-        && let Some(denial) = permission::denial(context, call).await?
-    {
-        return Ok(ToolOutput::denied(denial));
-    }
+    let basis = match name {
+        GIVE_UP_TOOL => Basis::default(),
+        _ => match permission::decide(context, call).await? {
+            Decision::Allowed(basis) => basis,
+            Decision::Denied(reason) => return Ok(ToolOutput::denied(reason)),
+        },
+    };
     match name {
         "delegate" => delegate(context, call, ticket).await,
         "compact" => {
@@ -287,8 +292,10 @@ async fn dispatch(
             let Some(tool) = context.services.tools.get(name).cloned() else {
                 return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
             };
+            let _under_way = under_way(context, call).await?;
             begin(context, call, &tool).await?;
-            let work = tool.call(input.clone(), tool_context(context, call.key.clone()));
+            let tool_context = ToolContext { basis, ..tool_context(context, call.key.clone()) };
+            let work = tool.call(input.clone(), tool_context);
             let Some(limit) = tool.time_limit() else { return work.await };
             let mut work = std::pin::pin!(work);
             tokio::select! {
@@ -304,6 +311,20 @@ async fn dispatch(
             result.unwrap_or(Err(ToolError::Cancelled))
         }
     }
+}
+
+/// Marks a call that would be made again if the process died, and refuses it if the process has died of it
+/// too often.
+async fn under_way(
+    context: &StepContext,
+    call: &PendingCall,
+) -> Result<Option<UnderWay>, ToolError> {
+    if call.effect == Effect::Once {
+        return Ok(None);
+    }
+    let (store, key) = (context.services.store.clone(), call.key.clone());
+    let begun = tokio::task::spawn_blocking(move || UnderWay::begin(&store, &key)).await;
+    begun.map_err(|error| ToolError::Failed(error.to_string()))?
 }
 
 /// Records that a call begins. Does nothing if a repetition does no harm, or if the tool announces

@@ -6,6 +6,7 @@
 mod grammar;
 mod located;
 mod parts;
+pub(super) mod runs;
 mod suspects;
 
 use std::path::PathBuf;
@@ -17,7 +18,9 @@ use serde::Deserialize;
 use self::grammar::Reading;
 pub(crate) use self::grammar::verdict;
 pub use self::located::locate;
+use self::runs::Runs;
 use self::suspects::Suspects;
+use super::basis::Script;
 use super::command::{Order, Reader};
 use super::workspace::Workspace;
 use super::wrapper;
@@ -193,6 +196,11 @@ impl Tool for Bash {
         }
     }
 
+    fn scripts(&self, input: &Json, workspace: &Workspace) -> Vec<Script> {
+        let asked = arguments::<BashArguments>(input);
+        asked.map(|asked| Runs::of_line(&asked.command).find(workspace)).unwrap_or_default()
+    }
+
     fn call(
         &self,
         input: Json,
@@ -204,6 +212,7 @@ impl Tool for Bash {
                 return Ok(ToolOutput::denied(denial));
             }
             let timeout = asked.timeout(context.timeout)?;
+            let context = runs::guarded(context, Runs::of_line(&asked.command));
             let order = Order::shell(asked.command, timeout, Reader::Model);
             wrapper::perform(order, &context).await
         })

@@ -5,6 +5,7 @@
 
 mod edit;
 mod read;
+mod write;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,13 +13,14 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use self::edit::EditFile;
+use self::write::WriteFile;
 use super::workspace::Workspace;
-use super::{Change, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
+use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking};
 use crate::id::Name;
 use crate::message::Json;
 use crate::message::media::{self, Attachment, Media};
 use crate::tool::BoxFuture;
-use crate::turn::{Effect, FileChange};
+use crate::turn::Effect;
 
 /// Largest file that `edit_file` accepts and makes, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
@@ -134,10 +136,13 @@ impl Tool for ReadFile {
         Box::pin(async move {
             let asked: ReadArguments = arguments(&input)?;
             let workspace = context.workspace.clone();
-            let known = context.media.clone();
+            let (known, basis) = (context.media.clone(), context.basis.clone());
             let read = move |stop: &_| {
                 let place = workspace.place(&asked.path)?;
                 let (file, size) = place.open()?;
+                if basis.place.is_some() {
+                    workspace.agree(&asked.path, &place.lies(&file)?, &basis)?;
+                }
                 let window = read::Window {
                     offset: asked.offset.map_or(1, NonZeroU64::get),
                     limit: asked.limit.map_or(read::MAX_LINES, NonZeroU64::get),
@@ -178,65 +183,6 @@ fn attached(
     Err(ToolError::Failed(format!(
         "`{path}` is a file of type {kind} with {size} bytes, {refused}"
     )))
-}
-
-struct WriteFile {
-    spec: ToolSpec,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteArguments {
-    path: String,
-    content: String,
-}
-
-impl WriteArguments {
-    fn answer(&self) -> String {
-        let (bytes, lines) = (self.content.len(), self.content.lines().count());
-        format!("wrote {bytes} bytes, {lines} lines to {}", self.path)
-    }
-}
-
-impl Tool for WriteFile {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn foresee(&self, input: &Json, workspace: &Workspace) -> Option<FileChange> {
-        let asked: WriteArguments = arguments(input).ok()?;
-        let pre = workspace.fingerprint(&asked.path).ok()?;
-        let post = blake3::hash(asked.content.as_bytes()).to_hex().to_string();
-        Some(FileChange { pre, post, answer: asked.answer(), path: asked.path })
-    }
-
-    fn preview(&self, input: &Json, workspace: &Workspace) -> Option<Change> {
-        let asked: WriteArguments = arguments(input).ok()?;
-        let before = workspace.read(&asked.path, MAX_EDIT_BYTES).ok();
-        let before = before.and_then(|bytes| String::from_utf8(bytes).ok());
-        Some(Change { path: asked.path, before, after: asked.content })
-    }
-
-    fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
-        rule_paths(input, workspace)
-    }
-
-    fn call(
-        &self,
-        input: Json,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let asked: WriteArguments = arguments(&input)?;
-            refuse_if_read_only(&context)?;
-            let workspace = context.workspace.clone();
-            let write = move |_: &_| {
-                workspace.write(&asked.path, asked.content.as_bytes())?;
-                Ok(ToolOutput::ok(asked.answer()))
-            };
-            blocking::run(&context, write).await
-        })
-    }
 }
 
 /// Refuses a change of a file to an agent that may change none.
@@ -297,6 +243,7 @@ pub(super) mod tests {
                 sandbox: Default::default(),
                 read_only: false,
                 unseen: Default::default(),
+                basis: Default::default(),
                 skills: self.skills.clone().into(),
                 media: [Media::Image].into(),
                 timeout: Duration::from_secs(60),

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::bash::runs::{self, Runs};
+use super::basis::Script;
 use super::command::{Order, Reader};
 use super::process::{Errors, Program};
 use super::workspace::Workspace;
@@ -138,10 +140,15 @@ impl Tool for Own {
         Subject { deeds: vec![deed], suspects, whole: Some(whole), ..Subject::default() }
     }
 
+    fn scripts(&self, input: &Json, workspace: &Workspace) -> Vec<Script> {
+        let Ok(words) = self.words(input) else { return Vec::new() };
+        Runs::of_program(&words.all, &self.command.folder).find(workspace)
+    }
+
     fn call(
         &self,
         input: Json,
-        mut context: ToolContext,
+        context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let argv = self.words(&input)?.all;
@@ -149,6 +156,7 @@ impl Tool for Own {
                 return Ok(ToolOutput::denied(denial));
             }
             let CommandTool { timeout, max_output_bytes, folder, env, .. } = &self.command;
+            let mut context = runs::guarded(context, Runs::of_program(&argv, folder));
             context.env = context.env.with(env);
             let program = Program {
                 argv,

@@ -14,6 +14,7 @@ use globset::GlobSet;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::basis::Basis;
 use super::workspace::Workspace;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments, blocking, files};
 use crate::glob::{self, Wildcards};
@@ -22,6 +23,13 @@ use crate::message::Json;
 use crate::permission::Unseen;
 use crate::tool::BoxFuture;
 use crate::turn::Effect;
+
+/// Longest pattern, in bytes: no person writes one as long.
+const MAX_PATTERN_BYTES: usize = 16 << 10;
+
+/// Largest text that a search makes, in bytes: of the longest paths it is reached before the largest number of
+/// lines.
+const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Largest number of paths that `glob` lists: a tree with more needs a narrower pattern to be of
 /// use.
@@ -88,8 +96,20 @@ fn grep_spec() -> ToolSpec {
     }
 }
 
+/// Refuses a pattern whose compilation would take much time and memory.
+fn refuse_if_long(pattern: &str) -> Result<(), ToolError> {
+    match pattern.len() > MAX_PATTERN_BYTES {
+        true => Err(ToolError::Arguments(format!(
+            "the pattern has {} bytes, over {MAX_PATTERN_BYTES}",
+            pattern.len()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Reads a file pattern in which `*` stops at `/`.
 fn pattern(text: &str) -> Result<GlobSet, ToolError> {
+    refuse_if_long(text)?;
     glob::compile(text, Wildcards::WithinName).map_err(ToolError::Arguments)
 }
 
@@ -113,11 +133,16 @@ fn rule_paths(input: &Json, workspace: &Workspace) -> Vec<String> {
 struct Searched {
     workspace: Arc<Workspace>,
     unseen: Unseen,
+    basis: Basis,
 }
 
 impl Searched {
     fn of(context: &ToolContext) -> Self {
-        Self { workspace: context.workspace.clone(), unseen: context.unseen.clone() }
+        Self {
+            workspace: context.workspace.clone(),
+            unseen: context.unseen.clone(),
+            basis: context.basis.clone(),
+        }
     }
 }
 
@@ -132,13 +157,31 @@ struct GlobArguments {
     path: Option<String>,
 }
 
+impl GlobArguments {
+    /// Returns the directory to search and the pattern in it. An absolute pattern names both.
+    fn parts(&self) -> (&str, &str) {
+        let (base, rest) = match self.pattern.strip_prefix('/') {
+            None => (self.path.as_deref().unwrap_or("."), self.pattern.as_str()),
+            Some(_) => {
+                let special = self.pattern.find(['*', '?', '[', '{', '\\']);
+                let fixed = &self.pattern[..special.unwrap_or(self.pattern.len())];
+                self.pattern.split_at(fixed.rfind('/').map_or(0, |at| at + 1))
+            }
+        };
+        (base, rest.trim_start_matches("./"))
+    }
+}
+
 impl Tool for Glob {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     fn permission_arguments(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
-        rule_paths(input, workspace)
+        match arguments::<GlobArguments>(input) {
+            Ok(asked) => workspace.rule_arguments(asked.parts().0),
+            Err(_) => rule_paths(input, workspace),
+        }
     }
 
     fn call(
@@ -165,15 +208,7 @@ fn glob(
     most: u64,
     stop: &CancellationToken,
 ) -> Result<String, ToolError> {
-    let (base, rest) = match asked.pattern.strip_prefix('/') {
-        None => (asked.path.as_deref().unwrap_or("."), asked.pattern.as_str()),
-        Some(_) => {
-            let special = asked.pattern.find(['*', '?', '[', '{', '\\']);
-            let fixed = &asked.pattern[..special.unwrap_or(asked.pattern.len())];
-            asked.pattern.split_at(fixed.rfind('/').map_or(0, |at| at + 1))
-        }
-    };
-    let rest = rest.trim_start_matches("./");
+    let (base, rest) = asked.parts();
     if rest.split('/').any(|part| part == "..") {
         let reason = "`..` cannot stand in a pattern; name the directory by `path`";
         return Err(ToolError::Arguments(reason.to_owned()));
@@ -185,18 +220,19 @@ fn glob(
     }
     let hidden = rest.split('/').any(|part| part.starts_with('.'));
     let walk = walk::Walk::new(searched, &place, hidden, "glob")?;
-    let (mut text, mut count) = (String::new(), 0_u64);
+    let (mut text, mut count, mut shown) = (String::new(), 0_u64, 0_u64);
     let kept = walk.files(stop, &mut |path: &Path, below: &Path| {
         if matcher.is_match(below) {
             count += 1;
-            if count <= most {
+            if shown < most && text.len() < MAX_TEXT_BYTES {
+                shown += 1;
                 text.push_str(&place.shown(path));
                 text.push('\n');
             }
         }
         Ok(true)
     })?;
-    match count.checked_sub(most) {
+    match count.checked_sub(shown) {
         _ if count == 0 => text.push_str("(no files)"),
         None | Some(0) => {}
         Some(more) => text.push_str(&format!("... ({more} more files)")),
@@ -447,5 +483,33 @@ mod tests {
         let asked = serde_json::from_value(json!({"pattern": "run", "path": "src/main.rs"}));
         let outcome = grep::grep(&Searched::of(&bench.context()), &asked.unwrap(), &stop);
         assert!(matches!(outcome, Err(ToolError::Cancelled)), "{outcome:?}");
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_only_where_it_was_judged() {
+        let bench = Bench::new();
+        bench.file("docs/a", "shown");
+        bench.file("secret/a", "hidden");
+        for (tool, input) in [
+            ("read_file", json!({"path": "docs/a"})),
+            ("grep", json!({"pattern": ".", "path": "docs"})),
+            ("glob", json!({"pattern": "*", "path": "docs"})),
+            ("glob", json!({"pattern": bench.path("docs/*")})),
+        ] {
+            let tools = crate::tool::Toolbox::built_in();
+            let tool = tools.get(tool).unwrap();
+            let input = Json::encode(&input);
+            let place = tool.permission_arguments(&input, &bench.workspace).pop();
+            let basis = crate::tool::basis::Basis { place, ..Default::default() };
+            let context = || ToolContext { basis: basis.clone(), ..bench.context() };
+            let found = tool.call(input.clone(), context()).await.unwrap().text;
+            assert!(found.contains("shown") || found.contains("docs/a"), "{input:?}: {found}");
+            std::fs::rename(bench.path("docs"), bench.path("before")).unwrap();
+            std::os::unix::fs::symlink("secret", bench.path("docs")).unwrap();
+            let told = tool.call(input.clone(), context()).await.unwrap_err().to_string();
+            assert!(told.contains("leads to `secret"), "{input:?}: {told}");
+            std::fs::remove_file(bench.path("docs")).unwrap();
+            std::fs::rename(bench.path("before"), bench.path("docs")).unwrap();
+        }
     }
 }

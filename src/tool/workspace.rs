@@ -16,8 +16,9 @@ use cap_std::fs::{Dir, Metadata, OpenOptions, OpenOptionsExt};
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
-use self::landing::{Landing, Missing};
+use self::landing::Landing;
 use super::ToolError;
+use super::basis::Basis;
 use crate::spec::run_by_others;
 
 /// Handle of a directory tree or of a single file.
@@ -185,11 +186,7 @@ impl Workspace {
     /// they lead to.
     #[must_use]
     pub fn rule_arguments(&self, text: &str) -> Vec<String> {
-        let shown = |path: &Path| {
-            let path = path.strip_prefix(&self.root.path).unwrap_or(path);
-            let path = path.display().to_string();
-            if path.is_empty() { ".".to_owned() } else { path }
-        };
+        let shown = |path: &Path| self.named(path);
         let named = match self.place(text) {
             Ok(place) if place.in_workspace => shown(&normalised(&place.relative)),
             _ => shown(&normalised(Path::new(text))),
@@ -198,11 +195,26 @@ impl Workspace {
         let real = place.as_ref().and_then(|place| place.real_path().ok());
         // A file that is not there yet lands where its folder really lies.
         let lands = || {
-            let landing = self.landing(place.as_ref()?, Missing::Named).ok()?;
+            let landing = self.landing(place.as_ref()?).ok()?;
             Some(self.root.path.join(landing.real(self).ok()?))
         };
         let real = real.or_else(lands).map(|path| shown(&path)).filter(|real| *real != named);
         std::iter::once(named).chain(real).collect()
+    }
+
+    /// Returns an absolute path as rules name it: relative to the workspace if it lies in it.
+    #[must_use]
+    pub fn named(&self, path: &Path) -> String {
+        let path = path.strip_prefix(&self.root.path).unwrap_or(path).display().to_string();
+        if path.is_empty() { ".".to_owned() } else { path }
+    }
+
+    /// Refuses a place to which a path leads now if another was decided on.
+    ///
+    /// # Errors
+    /// Returns an error that names both.
+    pub fn agree(&self, text: &str, path: &Path, basis: &Basis) -> Result<(), ToolError> {
+        basis.agree(text, &self.named(path))
     }
 
     /// Finds the root that a path belongs to: relative paths belong to the workspace, absolute
@@ -233,9 +245,21 @@ impl Workspace {
     /// Returns an error if the path is outside the workspace, protected, not a regular file or
     /// read-only, or if the disk refuses.
     pub fn write(&self, text: &str, content: &[u8]) -> Result<(), ToolError> {
+        self.write_on(&Basis::default(), text, content)
+    }
+
+    /// Does the same if the place and its content are still those that were decided on.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Workspace::write`], and one if anything has changed.
+    pub fn write_on(&self, basis: &Basis, text: &str, content: &[u8]) -> Result<(), ToolError> {
         let _alone = self.writing.lock();
         let place = self.place(text)?;
-        self.landing(&place, Missing::Made)?.replace(&place, self, content)
+        let mut landing = self.landing(&place)?;
+        // Before any folder is made.
+        landing.agree(&place, self, basis)?;
+        landing.make(&place, self)?;
+        landing.replace(&place, self, basis, content)
     }
 
     /// Returns the blake3 hash of a file's content in hexadecimal; `None` if there is no such file.
@@ -256,34 +280,36 @@ impl Workspace {
         Ok(Some(hash.finalize().to_hex().to_string()))
     }
 
-    /// Replaces a file's content by the one that `change` makes of it. No other call of this
-    /// workspace writes in between.
+    /// Replaces a file's content by the one that `change` makes of it, if the place and the content are still
+    /// those that were decided on. No other call of this workspace writes in between.
     ///
     /// # Errors
-    /// Returns the errors of [`Workspace::write`], the error of `change`, and an error if the file
+    /// Returns the errors of [`Workspace::write_on`], the error of `change`, and an error if the file
     /// cannot be read or has more than `most` bytes.
     pub fn edit<T>(
         &self,
+        basis: &Basis,
         text: &str,
         most: u64,
         change: impl FnOnce(Vec<u8>) -> Result<(Vec<u8>, T), ToolError>,
     ) -> Result<T, ToolError> {
         let _alone = self.writing.lock();
         let place = self.place(text)?;
-        let landing = self.landing(&place, Missing::Named)?;
+        let landing = self.landing(&place)?;
+        landing.agree(&place, self, basis)?;
         let file = landing.open(&place)?;
         let size = file.metadata().map_err(|error| place.refused("read", error))?.len();
         let (content, answer) = change(whole(&place, file, size, most)?)?;
-        landing.replace(&place, self, &content)?;
+        landing.replace(&place, self, basis, &content)?;
         Ok(answer)
     }
 
     /// Finds where a write to a place lands.
-    fn landing(&self, place: &WorkspacePath<'_>, missing: Missing) -> Result<Landing, ToolError> {
+    fn landing(&self, place: &WorkspacePath<'_>) -> Result<Landing, ToolError> {
         if !place.in_workspace {
             return Err(ToolError::Failed(format!("`{}` is read-only", place.text)));
         }
-        Landing::find(place, self, missing)
+        Landing::find(place, self)
     }
 
     /// Reads a whole file.
@@ -354,7 +380,25 @@ impl WorkspacePath<'_> {
     /// Returns an error if the file cannot be opened or is not in this root.
     pub fn open_beside(&self, path: &Path) -> io::Result<File> {
         let relative = path.strip_prefix(&self.root.path).map_err(io::Error::other)?;
-        Ok(self.root.dir.open(relative)?.into_std())
+        let mut options = OpenOptions::new();
+        // Another kind of file may have been put there.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        options.read(true).custom_flags(flags.bits().cast_signed());
+        let file = self.root.dir.open_with(relative, &options)?.into_std();
+        // A link that was put on the way since leads to a file that nobody has judged.
+        if landing::below(&self.root.dir, &file)? != relative {
+            return Err(io::Error::other("it was moved, or a link leads elsewhere"));
+        }
+        Ok(file)
+    }
+
+    /// Returns the absolute path at which the kernel knows an open file of this root.
+    ///
+    /// # Errors
+    /// Returns an error if it lies outside of the root, or nobody knows where.
+    pub fn lies(&self, file: &File) -> Result<PathBuf, ToolError> {
+        let below = landing::below(&self.root.dir, file);
+        Ok(self.root.path.join(below.map_err(|error| self.refused("read", error))?))
     }
 
     /// Returns the absolute path with all links resolved.
@@ -364,6 +408,12 @@ impl WorkspacePath<'_> {
     pub fn real_path(&self) -> Result<PathBuf, ToolError> {
         let real = self.root.dir.canonicalize(&self.relative);
         Ok(self.root.path.join(normalised(&real.map_err(|error| self.refused("read", error))?)))
+    }
+
+    /// Returns the path as the model wrote it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Returns the root of the path, with all links resolved.
@@ -423,6 +473,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+    use crate::tool::basis::Before;
 
     /// `ws` with `a/file`, beside `other` with `secret`.
     fn set_up() -> (tempfile::TempDir, Workspace) {
@@ -573,6 +624,9 @@ mod tests {
         workspace.write("link", b"new").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o750);
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o7751)).unwrap();
+        workspace.write("link", b"new").unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o751);
         assert!(dir.path().join("ws/link").is_symlink());
         workspace.write("deep/er/file", b"x").unwrap();
         workspace.write("./top", b"y").unwrap();
@@ -586,6 +640,61 @@ mod tests {
     }
 
     #[test]
+    fn a_decision_holds_for_the_place_and_the_content_that_it_was_about() {
+        let (dir, workspace) = set_up();
+        let root = dir.path().join("ws");
+        std::fs::create_dir_all(root.join("docs")).unwrap();
+        std::fs::create_dir_all(root.join("src")).unwrap();
+        let place = workspace.rule_arguments("docs/deep/new").pop();
+        let basis = Basis { place, before: Before::Absent, ..Basis::default() };
+        // Folder and link change places after the decision.
+        std::fs::rename(root.join("docs"), root.join("before")).unwrap();
+        symlink("src", root.join("docs")).unwrap();
+        let told = workspace.write_on(&basis, "docs/deep/new", b"x").unwrap_err().to_string();
+        assert!(told.contains("leads to `src/deep/new` now, and to `docs/deep/new`"), "{told}");
+        assert_eq!(std::fs::read_dir(root.join("src")).unwrap().count(), 0, "no folder is made");
+        std::fs::write(root.join("src/file"), "x").unwrap();
+        let place = workspace.rule_arguments("before/file").pop();
+        let elsewhere = Basis { place, ..Basis::default() };
+        let keep = |content: Vec<u8>| Ok((content, ()));
+        assert!(workspace.edit(&elsewhere, "docs/file", 100, keep).is_err());
+        // Back again, but somebody has made the file meanwhile.
+        std::fs::remove_file(root.join("docs")).unwrap();
+        std::fs::rename(root.join("before"), root.join("docs")).unwrap();
+        workspace.write("docs/deep/new", b"of somebody").unwrap();
+        let told = workspace.write_on(&basis, "docs/deep/new", b"x").unwrap_err().to_string();
+        assert!(told.contains("was changed after a person was asked"), "{told}");
+        assert_eq!(read(&workspace, "docs/deep/new").unwrap(), "of somebody");
+        let hash = blake3::hash(b"of somebody").to_hex().to_string();
+        let basis = Basis { before: Before::Hash(hash), ..basis };
+        let told = |content: &[u8]| workspace.write_on(&basis, "docs/deep/new", content).is_ok();
+        assert_eq!([told(b"x"), told(b"y")], [true, false]);
+        assert_eq!(std::fs::read_dir(root.join("docs/deep")).unwrap().count(), 1, "no rest");
+    }
+
+    #[test]
+    fn what_a_walk_found_is_not_opened_through_a_link() {
+        let (dir, workspace) = set_up();
+        let root = dir.path().join("ws").canonicalize().unwrap();
+        let place = workspace.place(".").unwrap();
+        let mut text = String::new();
+        let mut found = place.open_beside(&root.join("a/file")).unwrap();
+        io::Read::read_to_string(&mut found, &mut text).unwrap();
+        assert_eq!(text, "inside");
+        // A file that is replaced while it is read lies where it lay.
+        workspace.write("a/file", b"new").unwrap();
+        assert_eq!(place.lies(&found).unwrap(), root.join("a/file"));
+        std::fs::create_dir(root.join("b")).unwrap();
+        std::fs::write(root.join("b/file"), "hidden").unwrap();
+        std::fs::rename(root.join("a"), root.join("c")).unwrap();
+        symlink("b", root.join("a")).unwrap();
+        assert!(place.open_beside(&root.join("a/file")).is_err());
+        std::fs::remove_file(root.join("c/file")).unwrap();
+        symlink("../b/file", root.join("c/file")).unwrap();
+        assert!(place.open_beside(&root.join("c/file")).is_err());
+    }
+
+    #[test]
     fn parallel_edits_are_all_kept() {
         let (_dir, workspace) = set_up();
         std::thread::scope(|scope| {
@@ -595,7 +704,7 @@ mod tests {
                         content.push(b'+');
                         Ok((content, ()))
                     };
-                    workspace.edit("a/file", 100, add).unwrap();
+                    workspace.edit(&Basis::default(), "a/file", 100, add).unwrap();
                 });
             }
         });

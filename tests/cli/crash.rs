@@ -214,7 +214,10 @@ impl Victim {
 
     /// Kills the run at a random moment; false when it came to its end before.
     fn kill(&self) -> bool {
-        let mut live = Live::of(self.command().spawn().expect("started"));
+        let mut command = self.command();
+        // No call is to blame.
+        command.env("CALLSHEET_CRASH_AT", "by a signal");
+        let mut live = Live::of(command.spawn().expect("started"));
         let moment = Instant::now() + LONGEST.mul_f64(fastrand::f64());
         while Instant::now() < moment && !live.has_ended() {
             std::thread::sleep(Duration::from_millis(1));

@@ -13,6 +13,7 @@ use crate::actor::services::Question;
 use crate::message::Json;
 use crate::permission::Rule;
 use crate::printable::{MARK, is_hidden};
+use crate::tool::basis::Script;
 
 /// The longest run of blanks that is shown as it is; longer ones are counted.
 const BLANKS: usize = 8;
@@ -66,8 +67,26 @@ impl Answer {
 pub(super) struct Remembered {
     tools: Vec<String>,
     rules: Vec<(String, Rule)>,
-    /// The tools with the arguments as the model wrote them.
-    calls: Vec<(String, String)>,
+    calls: Vec<Call>,
+}
+
+/// A call that a person has allowed to be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Call {
+    tool: String,
+    /// The arguments as the model wrote them.
+    input: String,
+    /// Where its paths lead.
+    texts: Vec<String>,
+    /// The files that it runs: with another content it is another call.
+    scripts: Vec<Script>,
+}
+
+impl Call {
+    fn of(question: &Question) -> Self {
+        let Question { tool, input, texts, scripts, .. } = question.clone();
+        Self { tool, input: input.as_str().to_owned(), texts, scripts }
+    }
 }
 
 impl Remembered {
@@ -75,9 +94,7 @@ impl Remembered {
     pub(super) fn note(&mut self, question: &Question, answer: Answer) {
         match answer {
             Answer::Tool => self.tools.push(question.tool.clone()),
-            Answer::Always => {
-                self.calls.push((question.tool.clone(), question.input.as_str().to_owned()));
-            }
+            Answer::Always => self.calls.push(Call::of(question)),
             Answer::Rule => {
                 let rule = question.rule.as_deref().and_then(|rule| Rule::parse(rule).ok());
                 self.rules.extend(rule.map(|rule| (question.tool.clone(), rule)));
@@ -98,10 +115,7 @@ impl Remembered {
         };
         self.tools.contains(&question.tool)
             || self.rules.iter().any(by_rule)
-            || self
-                .calls
-                .iter()
-                .any(|(tool, input)| *tool == question.tool && input == question.input.as_str())
+            || self.calls.contains(&Call::of(question))
     }
 }
 
@@ -112,6 +126,9 @@ pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
     match (change, texts.as_slice()) {
         (Some(change), _) => {
             lines.push(marked(&safe(&change.path)));
+            if let [_, .., place] = texts.as_slice() {
+                lines.push(marked(&format!("which leads to {}", safe(place))));
+            }
             lines.extend(diff(change.before.as_deref(), &change.after));
         }
         (None, texts) => {
@@ -132,6 +149,12 @@ pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
                 }
             }
         }
+    }
+    if !question.scripts.is_empty() {
+        lines.push("it runs these files, with the content that they have now:".to_owned());
+        let line =
+            |script: &Script| marked(&format!("{} ({})", safe(&script.path), script.short_hash()));
+        lines.extend(question.scripts.iter().map(line));
     }
     lines
 }
@@ -285,6 +308,7 @@ mod tests {
             tool: "bash".to_owned(),
             input: Json::encode(&serde_json::json!({"command": texts.first()})),
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+            scripts: Vec::new(),
             subject: Subject {
                 deeds: texts
                     .iter()

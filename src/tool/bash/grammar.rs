@@ -7,6 +7,7 @@
 //! arguments stands in `programs`.
 
 mod options;
+pub(super) mod pieces;
 mod programs;
 mod risks;
 mod scripts;

@@ -372,3 +372,34 @@ fn programs_are_known_or_not() {
         assert!(!is_known(unknown), "{unknown}");
     }
 }
+
+/// Changes a file once the beginning of a call is recorded.
+#[derive(Debug)]
+struct Meanwhile(std::path::PathBuf);
+
+impl crate::tool::Announce for Meanwhile {
+    fn announce(&self, _: Option<crate::turn::Process>) -> BoxFuture<'_, Result<(), ToolError>> {
+        std::fs::write(&self.0, "touch other").unwrap();
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_was_changed_after_the_question_does_not_run() {
+    let bench = Bench::new();
+    bench.file("deploy.sh", "touch done");
+    let input = Json::encode(&json!({"command": "sh deploy.sh"}));
+    let tool = Bash { spec: spec() };
+    let scripts = tool.scripts(&input, &bench.workspace);
+    assert_eq!(scripts.len(), 1);
+    let basis = crate::tool::basis::Basis { scripts: Some(scripts), ..Default::default() };
+    let context = || ToolContext { basis: basis.clone(), ..bench.context() };
+    let announce = Arc::new(Meanwhile(bench.path("deploy.sh")));
+    let changed = ToolContext { announce, ..context() };
+    let told = tool.call(input.clone(), changed).await.unwrap_err().to_string();
+    assert!(told.starts_with("`deploy.sh` was changed after a person was asked"), "{told}");
+    assert!(!bench.path("other").exists() && !bench.path("done").exists());
+    bench.file("deploy.sh", "touch done");
+    assert!(!tool.call(input, context()).await.unwrap().is_error());
+    assert!(bench.path("done").exists());
+}

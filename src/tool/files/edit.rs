@@ -78,10 +78,10 @@ impl Tool for EditFile {
                 let reason = "`old_string` and `new_string` are the same";
                 return Err(ToolError::Arguments(reason.to_owned()));
             }
-            let workspace = context.workspace.clone();
+            let (workspace, basis) = (context.workspace.clone(), context.basis.clone());
             let edit = move |_: &_| {
                 let change = |content| replaced(&asked, content);
-                let count = workspace.edit(&asked.path, MAX_EDIT_BYTES, change)?;
+                let count = workspace.edit(&basis, &asked.path, MAX_EDIT_BYTES, change)?;
                 Ok(ToolOutput::ok(asked.answer(count)))
             };
             blocking::run(&context, edit).await

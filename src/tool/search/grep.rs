@@ -9,7 +9,7 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch}
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Searched, pattern, walk};
+use super::{MAX_TEXT_BYTES, Searched, pattern, refuse_if_long, walk};
 use crate::tool::ToolError;
 use crate::tool::blocking::Stoppable;
 use crate::tool::workspace::WorkspacePath;
@@ -69,6 +69,7 @@ pub(super) fn grep(
     asked: &GrepArguments,
     stop: &CancellationToken,
 ) -> Result<String, ToolError> {
+    refuse_if_long(&asked.pattern)?;
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(asked.ignore_case)
         .line_terminator(Some(b'\n'))
@@ -96,6 +97,7 @@ pub(super) fn grep(
         left: asked.limit.map_or(LIMIT, std::num::NonZeroU64::get).min(MAX_LIMIT),
         text: String::new(),
         cut: false,
+        is_full: false,
         unsearched: Vec::new(),
         stop,
     };
@@ -106,6 +108,7 @@ pub(super) fn grep(
         if named || only.as_ref().is_none_or(|only| only.is_match(below)) {
             search.file(path)?;
         }
+        search.cut |= search.is_full;
         Ok(!search.cut)
     })?;
     let told = search.told(limit);
@@ -124,6 +127,8 @@ struct Search<'a> {
     text: String,
     /// True if there was more than the limit allows.
     cut: bool,
+    /// True if the text has its largest size.
+    is_full: bool,
     unsearched: Vec<String>,
     stop: &'a CancellationToken,
 }
@@ -162,6 +167,7 @@ impl Search<'_> {
         let file = Stoppable::new(file, self.stop);
         self.searcher.search_reader(&self.matcher, file, &mut found)?;
         let (count, cut) = (found.count, found.cut);
+        self.is_full |= self.text.len() >= MAX_TEXT_BYTES;
         match self.mode {
             Mode::Content => {
                 self.left -= count;
@@ -194,7 +200,10 @@ impl Search<'_> {
         if self.cut {
             let lines = if limit == 1 { "line" } else { "lines" };
             let hint = if limit < MAX_LIMIT { " or raise `limit`" } else { "" };
-            let cut = format!("... (stopped after {limit} {lines}; narrow the search{hint})");
+            let cut = match self.is_full {
+                true => format!("... (stopped after {MAX_TEXT_BYTES} bytes; narrow the search)"),
+                false => format!("... (stopped after {limit} {lines}; narrow the search{hint})"),
+            };
             self.text.push_str(&cut);
         }
         self.text
@@ -217,7 +226,7 @@ impl Sink for Found<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         match self.mode {
-            Mode::Content if self.count == self.left => {
+            Mode::Content if self.count == self.left || self.text.len() >= MAX_TEXT_BYTES => {
                 self.cut = true;
                 return Ok(false);
             }

@@ -39,7 +39,8 @@ impl Walk {
         tool: &'static str,
     ) -> Result<Self, ToolError> {
         let start = place.real_path()?;
-        let Searched { workspace, unseen } = searched;
+        let Searched { workspace, unseen, basis } = searched;
+        workspace.agree(place.text(), &start, basis)?;
         let mut skipped = workspace.protected_paths();
         skipped.retain(|path| !start.starts_with(path));
         let root = place.root_path().to_owned();

@@ -7,26 +7,20 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, OpenOptions, Permissions};
+use cap_std::fs::{Dir, OpenOptions, Permissions, PermissionsExt};
 use rustix::fs::{Mode, OFlags};
 
 use super::{ToolError, Workspace, WorkspacePath};
 use crate::disk;
+use crate::tool::basis::{Basis, Before};
 
 /// The most links that the last part of a path may lead through.
 const MOST_LINKS: usize = 16;
-
-/// Whether folders that are missing are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// They are made, one in the other.
-    Made,
-    /// They are only named.
-    Named,
-}
 
 /// An open folder, and what lies in it.
 #[derive(Debug)]
@@ -41,7 +35,6 @@ impl Landing {
     pub(super) fn find(
         place: &WorkspacePath<'_>,
         workspace: &Workspace,
-        missing: Missing,
     ) -> Result<Self, ToolError> {
         let refused = |error| place.refused("write", error);
         let mut path = place.relative.clone();
@@ -53,7 +46,7 @@ impl Landing {
             let above = above.unwrap_or(Path::new(".")).to_owned();
             let (folder, mut rest) = deepest(&place.root.dir, &above).map_err(refused)?;
             rest.push(name);
-            let mut landing = Self { folder, rest };
+            let landing = Self { folder, rest };
             landing.judge(place, workspace)?;
             if let Some(target) = landing.link().map_err(refused)? {
                 let real = landing.real(workspace).map_err(refused)?;
@@ -61,16 +54,17 @@ impl Landing {
                 path = real.parent().unwrap_or(Path::new("")).join(target);
                 continue;
             }
-            if missing == Missing::Made {
-                landing.make(place, workspace)?;
-            }
             return Ok(landing);
         }
         Err(refused(rustix::io::Errno::LOOP.into()))
     }
 
     /// Makes the folders that are missing, each in the one before. Nobody can lead the way elsewhere.
-    fn make(&mut self, place: &WorkspacePath<'_>, workspace: &Workspace) -> Result<(), ToolError> {
+    pub(super) fn make(
+        &mut self,
+        place: &WorkspacePath<'_>,
+        workspace: &Workspace,
+    ) -> Result<(), ToolError> {
         let refused = |error| place.refused("write", error);
         while self.rest.len() > 1 {
             let name = self.rest.remove(0);
@@ -129,6 +123,46 @@ impl Landing {
         Ok(self.rest.iter().fold(below.to_owned(), |path, name| path.join(name)))
     }
 
+    /// Refuses a place that is not the one that was decided on.
+    pub(super) fn agree(
+        &self,
+        place: &WorkspacePath<'_>,
+        workspace: &Workspace,
+        basis: &Basis,
+    ) -> Result<(), ToolError> {
+        if basis.place.is_none() {
+            return Ok(());
+        }
+        let real = self.real(workspace).map_err(|error| place.refused("write", error))?;
+        basis.agree(&place.text, &workspace.named(&workspace.root.path.join(real)))
+    }
+
+    /// Refuses to replace another content than the one that a person was shown.
+    fn unchanged(&self, place: &WorkspacePath<'_>, basis: &Basis) -> Result<(), ToolError> {
+        if basis.before == Before::Any {
+            return Ok(());
+        }
+        let found = match self.open(place) {
+            Ok(file) => {
+                let mut hash = blake3::Hasher::new();
+                let read = hash.update_reader(file);
+                read.map_err(|error| place.refused("read", error))?;
+                Before::Hash(hash.finalize().to_hex().to_string())
+            }
+            Err(ToolError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Before::Absent
+            }
+            // A link that leads nowhere is no file.
+            Err(ToolError::Io { source, .. })
+                if source.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) =>
+            {
+                Before::Absent
+            }
+            Err(error) => return Err(error),
+        };
+        basis.before.agree(&place.text, &found)
+    }
+
     fn judge(&self, place: &WorkspacePath<'_>, workspace: &Workspace) -> Result<(), ToolError> {
         let real = self.real(workspace).map_err(|error| place.refused("write", error))?;
         match workspace.objection(&real) {
@@ -142,6 +176,7 @@ impl Landing {
         &self,
         place: &WorkspacePath<'_>,
         workspace: &Workspace,
+        basis: &Basis,
         content: &[u8],
     ) -> Result<(), ToolError> {
         let refused = |error| place.refused("write", error);
@@ -163,9 +198,11 @@ impl Landing {
         };
         let temporary = format!(".{}.tmp", uuid::Uuid::now_v7().simple());
         let written = fill(&self.folder, &temporary, permissions, content);
-        // The folder may have been moved meanwhile.
+        // The folder may have been moved meanwhile, and the file may have been written.
         let judged = written.map_err(refused).and_then(|()| self.judge(place, workspace));
-        let done = judged
+        let agreed = judged.and_then(|()| self.agree(place, workspace, basis));
+        let done = agreed
+            .and_then(|()| self.unchanged(place, basis))
             .and_then(|()| self.folder.rename(&temporary, &self.folder, name).map_err(refused));
         if done.is_err() {
             // The first error is the one to return; the temporary file may not even exist.
@@ -207,10 +244,39 @@ fn file_name(path: &Path) -> Option<OsString> {
     }
 }
 
-/// Returns the path at which the kernel knows an open folder.
-fn real_path(folder: BorrowedFd<'_>) -> io::Result<PathBuf> {
-    std::fs::read_link(Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()))
+/// Returns the path at which the kernel knows an open folder or file.
+#[cfg(target_os = "linux")]
+fn real_path(open: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()))
 }
+
+/// Returns the path at which the kernel knows an open folder or file.
+#[cfg(not(target_os = "linux"))]
+fn real_path(open: BorrowedFd<'_>) -> io::Result<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = rustix::fs::getpath(open)?;
+    Ok(OsString::from_vec(path.into_bytes()).into())
+}
+
+/// Returns where an open file lies, relative to this folder. A file that was replaced after it was opened
+/// lies where it lay.
+pub(super) fn below(root: &Dir, file: &File) -> io::Result<PathBuf> {
+    let (root, path) = (real_path(root.as_fd())?, real_path(file.as_fd())?);
+    let outside = || io::Error::new(io::ErrorKind::PermissionDenied, "it leads out");
+    let below = path.strip_prefix(root).map_err(|_| outside())?;
+    let name = below.file_name().unwrap_or_default().as_encoded_bytes();
+    match name.strip_suffix(b" (deleted)") {
+        Some(name) if file.metadata()?.nlink() == 0 => {
+            Ok(below.with_file_name(OsStr::from_bytes(name)))
+        }
+        _ => Ok(below.to_owned()),
+    }
+}
+
+/// The bits of a mode that say who may read, write and run a file. Those that give a program the rights of
+/// its owner were given to other content.
+const ACCESS_BITS: u32 = 0o777;
 
 /// Makes a new file with the permissions of the file that it will replace.
 fn fill(
@@ -221,7 +287,7 @@ fn fill(
 ) -> io::Result<()> {
     let mut file = dir.open_with(name.as_ref(), OpenOptions::new().write(true).create_new(true))?;
     if let Some(permissions) = permissions {
-        file.set_permissions(permissions)?;
+        file.set_permissions(Permissions::from_mode(permissions.mode() & ACCESS_BITS))?;
     }
     disk::write_all(&mut file, content)?;
     disk::sync(file)

@@ -192,6 +192,7 @@ fn context(
         sandbox,
         read_only: false,
         unseen: Default::default(),
+        basis: Default::default(),
         skills: Arc::default(),
         media: Arc::default(),
         timeout: Duration::MAX,
