@@ -34,7 +34,8 @@ pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
 /// space.
 pub(crate) fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = open_as(options, path)?;
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             io::copy(&mut io::repeat(0).take(bytes), &mut file)?;

@@ -1,5 +1,6 @@
 //! Finds the run, task or agent that the command line names, and reads its state from the journal.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::times::Times;
@@ -237,7 +238,35 @@ impl Project {
 fn found_above() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
     let above = here.ancestors().skip(1).map(|folder| folder.join(DEFAULT_FILE));
-    above.into_iter().find(|file| file.is_file())
+    let found = above.into_iter().find(|file| file.is_file())?;
+    match whose(&found) {
+        None => Some(found),
+        Some(reason) => {
+            complain(&format!(
+                "note: {} is not used: {reason}; `-f` names it all the same",
+                found.display()
+            ));
+            None
+        }
+    }
+}
+
+/// Returns why a file that nobody named is not taken for the person's own: somebody else of the machine could have put
+/// it there, and the folder in which it lies would be the workspace.
+fn whose(file: &Path) -> Option<String> {
+    let me = rustix::process::geteuid().as_raw();
+    let is_mine = |owner: u32| owner == me || owner == 0;
+    let folder = file.parent()?;
+    for path in [file, folder] {
+        let Ok(meta) = path.metadata() else { return Some("it cannot be looked at".to_owned()) };
+        if !is_mine(meta.uid()) {
+            return Some(format!("{} belongs to user {}", path.display(), meta.uid()));
+        }
+        if meta.mode() & 0o002 != 0 {
+            return Some(format!("every user can write {}", path.display()));
+        }
+    }
+    None
 }
 
 /// Quotes a path for a shell, if it needs quotes.

@@ -354,6 +354,10 @@ fn program_outside(program: &str, place: &Place, setting: Setting<'_>) {
 /// Returns the place to which a path leads if that is outside `root`, which is canonical: the path
 /// itself, or, if it leads out by a link, what the link names.
 pub(super) fn leads_outside(root: &Path, path: &str) -> Option<PathBuf> {
+    // `LINK/..` is the folder above the one to which the link leads, whatever the text says.
+    if let Some(real) = real_place(&root.join(path)).filter(|real| !real.starts_with(root)) {
+        return Some(real);
+    }
     let path = clean(&root.join(path));
     if !path.starts_with(root) {
         return Some(path);
@@ -361,6 +365,28 @@ pub(super) fn leads_outside(root: &Path, path: &str) -> Option<PathBuf> {
     // What does not exist yet is judged by the folder in which it would be made.
     let real = path.ancestors().find_map(|path| path.canonicalize().ok())?;
     (!real.starts_with(root)).then_some(real)
+}
+
+/// Returns where a path leads, each of its parts resolved before the next: `..` counts from where a link before
+/// it led. What does not exist is taken by its name. `None` if links go round in a circle.
+fn real_place(path: &Path) -> Option<PathBuf> {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(real.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                real.push(part);
+                match real.canonicalize() {
+                    Ok(found) => real = found,
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(_) if real.is_symlink() => return None,
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+    Some(real)
 }
 
 /// Returns a path without `.` and `..`, decided from the text alone.

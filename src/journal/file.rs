@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -177,14 +177,29 @@ impl RunDir {
         self.lock()
     }
 
+    /// Opens the directory, and looks at the folders in it and the one above: none may be a link.
+    fn open_folders(&self) -> Result<File, JournalError> {
+        let open = |path: &Path| {
+            open_folder(path).map_err(|error| JournalError::cannot("open", path, &error))
+        };
+        if let Some(above) = self.path.parent().filter(|above| above.is_symlink()) {
+            let reason = io::Error::other("it is a link; name the folder itself (`state.dir`)");
+            return Err(JournalError::cannot("open", above, &reason));
+        }
+        for inner in [self.agents(), self.results(), self.spool(), self.snapshots()] {
+            open(&inner)?;
+        }
+        let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
+        open(&self.path)?.ok_or_else(missing)
+    }
+
     /// Locks the directory, which cannot be removed while it holds a journal, and then the lock file: it
     /// names the holder, and older versions lock nothing else.
     fn lock(&self) -> Result<OwnedRun, JournalError> {
         let path = self.lock_file();
         let io = |error: io::Error| JournalError::cannot("lock", &path, &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
-        let folder = File::open(&self.path);
-        let folder = folder.map_err(|error| JournalError::cannot("open", &self.path, &error))?;
+        let folder = self.open_folders()?;
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = disk::open_as(options, &path).map_err(io)?;
@@ -199,6 +214,31 @@ impl RunDir {
         emptied.and_then(|()| disk::write_all(&mut file, holder.as_bytes())).map_err(io)?;
         Ok(OwnedRun { dir: self.clone(), lock: Arc::new((folder, file)) })
     }
+}
+
+/// Opens a folder of a run that is about to be written. `None` if there is none.
+///
+/// # Errors
+/// Returns an error for a link, which would lead writes and removals elsewhere, and for the folder of another
+/// user, whose records would be believed.
+fn open_folder(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(folder) => File::from(folder),
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(error) if path.is_symlink() => {
+            let reason = "it is a link; a run is written only where it lies";
+            return Err(io::Error::new(io::Error::from(error).kind(), reason));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let owner = folder.metadata()?.uid();
+    if owner != rustix::process::geteuid().as_raw() && owner != 0 {
+        let reason =
+            format!("it belongs to user {owner}; only the records of this user are gone on with");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    Ok(Some(folder))
 }
 
 /// Takes the exclusive lock of a file; returns false if another process holds it.

@@ -22,6 +22,7 @@ mod namespaces;
 pub mod place;
 mod probe;
 mod proxy;
+mod removal;
 mod seatbelt;
 pub mod toolchains;
 mod way_out;
@@ -31,14 +32,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, Mode};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
@@ -192,9 +192,7 @@ const SETTLED: Duration = Duration::from_secs(60);
 /// process is killed.
 #[derive(Debug)]
 pub(super) struct Temporary {
-    /// Removes the folder.
-    #[expect(dead_code, reason = "it is there to be dropped")]
-    folder: TempDir,
+    path: PathBuf,
     place: Place,
     /// The folder, locked until this process ends.
     _lock: File,
@@ -214,12 +212,19 @@ impl Temporary {
         let lock = File::open(folder.path())?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let place = place::resolve(folder.path(), &[])?.place;
-        Ok(Self { folder, place, _lock: lock })
+        Ok(Self { path: folder.keep(), place, _lock: lock })
     }
 
     /// Returns the place of the folder.
     pub(super) fn place(&self) -> &Place {
         &self.place
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // A later run removes what stays.
+        let _stays = removal::remove(&self.path);
     }
 }
 
@@ -245,7 +250,7 @@ fn remove_left(policy: &Policy) {
         }
         if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
             // What cannot be removed stays.
-            let _ = std::fs::remove_dir_all(&path);
+            let _stays = removal::remove(&path);
         }
     }
 }

@@ -8,9 +8,10 @@ mod git;
 mod listings;
 pub mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::FileType;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use self::listings::Listings;
@@ -46,6 +47,8 @@ pub struct Survey {
     new: Listings,
     /// The entries that may still be looked at.
     left: usize,
+    /// The files of settings of git that were read, each with the work tree that it was read for.
+    settings: BTreeSet<(PathBuf, PathBuf)>,
 }
 
 /// Returns the protected paths that a workspace has at any depth, absolute, and those that settings of
@@ -112,7 +115,7 @@ impl Survey {
             match run_by_others::named(&name).filter(|by| by.protected || !folder.heavy) {
                 Some(by) => self.note(path, by),
                 // Records are protected as a whole, and grow with each run.
-                None if name == RECORDS => {}
+                None if name == RECORDS && folder.path.as_os_str().is_empty() => {}
                 None if kind.is_dir() => {
                     let heavy = folder.heavy || HEAVY.iter().any(|heavy| name == *heavy);
                     inner.push((path, heavy));
@@ -123,7 +126,10 @@ impl Survey {
         // A folder that git takes for a repository, whatever its name.
         if marks == 3 && !folder.path.as_os_str().is_empty() {
             git::folder(self, root, &folder.path, &parent(&folder.path));
-            inner.retain(|(path, _)| !path.ends_with("objects") && !path.ends_with("refs"));
+            // They may be decoys around another repository, and hold very much: they come last.
+            for (path, heavy) in &mut inner {
+                *heavy |= path.ends_with("objects") || path.ends_with("refs");
+            }
         } else if marks > 0 && folder.path.as_os_str().is_empty() {
             git::bare_root(self, root, marks);
         }
@@ -151,8 +157,14 @@ impl Survey {
 
     /// Returns the folders and the names of interest in a folder, as far as the bound allows.
     fn entries(&mut self, root: &Path, folder: &Path) -> Vec<(OsString, FileType)> {
-        let Some(listing) = self.old.take(root, folder, self.left, is_sought) else {
-            return Vec::new();
+        let listing = match self.old.take(root, folder, self.left, is_sought) {
+            Ok(listing) => listing,
+            Err(error) => {
+                let is_gone =
+                    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+                self.complete &= is_gone;
+                return Vec::new();
+            }
         };
         self.complete &= !listing.is_cut && listing.count <= self.left;
         self.left = self.left.saturating_sub(listing.count);

@@ -6,6 +6,7 @@
 //! text: it runs nothing, opens no file and knows no variable. What programs do with their
 //! arguments stands in `programs`.
 
+mod call;
 mod options;
 pub(super) mod pieces;
 mod programs;

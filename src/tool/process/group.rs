@@ -242,7 +242,7 @@ pub(in crate::tool) fn start_of(group: &Group) -> Option<u64> {
 /// none is at work, or a kill had no effect in time. Waits for a wrapper first: when its parent is
 /// gone, it ends by itself after `grace`, and may then still be storing a result.
 pub fn end_remains(process: Process, key: &CallKey, grace: Duration) -> Remains {
-    let Some(group) = Pid::from_raw(process.pgid) else { return Remains::None };
+    let Some(group) = led(process) else { return Remains::None };
     if !has_members(group, None) || !is_of_call(group, process, key) {
         return Remains::None;
     }
@@ -257,10 +257,17 @@ pub fn end_remains(process: Process, key: &CallKey, grace: Duration) -> Remains 
     Remains::Ended
 }
 
+/// Returns the group that a record names. A record can be forged: group 1 stands for every process of the user when
+/// it is sent a signal, this program's own group is no call's, and negative numbers are none.
+fn led(process: Process) -> Option<Pid> {
+    let group = Pid::from_raw(process.pgid).filter(|_| process.pgid > 1)?;
+    (group != rustix::process::getpgrp()).then_some(group)
+}
+
 /// Returns true if the wrapper of a call is at work: without it nobody keeps a result.
 #[must_use]
 pub fn has_wrapper(process: Process) -> bool {
-    let leader = Pid::from_raw(process.pgid).and_then(Stat::of);
+    let leader = led(process).and_then(Stat::of);
     leader.is_some_and(|leader| leader.is_at_work && leader.start == process.starttime)
 }
 

@@ -20,6 +20,9 @@ const PARTS: [&str; 7] =
 /// The most bytes of a file of settings that are read.
 const READ: u64 = 256 << 10;
 
+/// The most files of settings that are read.
+const SETTINGS: usize = 20_000;
+
 /// How far settings that include others, and folders that name others, are followed.
 const STEPS: usize = 16;
 
@@ -89,6 +92,14 @@ fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, steps: usize) 
 /// Notes the files in the workspace that a file of settings names: settings that it includes, folders of
 /// hooks, and programs.
 fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: usize) {
+    if survey.settings.len() >= SETTINGS {
+        survey.complete = false;
+        return;
+    }
+    // Files that include each other would be read again and again.
+    if !survey.settings.insert((file.to_owned(), tree.to_owned())) {
+        return;
+    }
     let Some(text) = read(&root.join(file)) else { return };
     let mut section = String::new();
     // A backslash at the end of a line continues the value.

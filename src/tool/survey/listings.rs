@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, FileType, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -58,26 +59,28 @@ impl Stamp {
 impl Listings {
     /// Takes out what a folder holds, if nothing was made, removed or renamed in it since it was read;
     /// else reads it, at most `most` entries, and keeps folders and those that `is_sought` names.
-    /// `None` if it is no folder or cannot be read.
+    ///
+    /// # Errors
+    /// Returns an error if it is no folder or cannot be read.
     pub(super) fn take(
         &mut self,
         root: &Path,
         folder: &Path,
         most: usize,
         is_sought: impl Fn(&OsStr) -> bool,
-    ) -> Option<Listing> {
+    ) -> io::Result<Listing> {
         let absolute = root.join(folder);
-        let meta = absolute.symlink_metadata().ok()?;
+        let meta = absolute.symlink_metadata()?;
         // The root may be a link: the person chose it.
-        let meta = if folder.as_os_str().is_empty() { fs::metadata(&absolute).ok()? } else { meta };
+        let meta = if folder.as_os_str().is_empty() { fs::metadata(&absolute)? } else { meta };
         let stamp = Stamp::of(&meta);
         let known = self.0.remove(folder);
         if let Some(known) = known.filter(|known| known.is_settled && known.stamp == stamp) {
-            return Some(known);
+            return Ok(known);
         }
         let is_settled = stamp.is_settled();
         let (mut entries, mut count, mut is_cut) = (Vec::new(), 0, false);
-        for entry in fs::read_dir(&absolute).ok()?.flatten() {
+        for entry in fs::read_dir(&absolute)?.flatten() {
             if count >= most {
                 is_cut = true;
                 break;
@@ -89,7 +92,7 @@ impl Listings {
                 entries.push((name, kind));
             }
         }
-        Some(Listing { stamp, entries, count, is_cut, is_settled: is_settled && !is_cut })
+        Ok(Listing { stamp, entries, count, is_cut, is_settled: is_settled && !is_cut })
     }
 
     /// Keeps what a folder holds for the next walk.

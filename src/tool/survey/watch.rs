@@ -6,9 +6,9 @@
 //! since, and a file whose size, times and place on the disk are as before is not read again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::listings::Listings;
 use super::{ENTRIES, FOUND, Survey, is_sample};
+use crate::disk;
 use crate::id::AgentId;
 use crate::redaction::Secrets;
 use crate::spec::run_by_others::{ChangeOfFile, ChangedForOthers, RunBy};
@@ -286,7 +287,13 @@ impl Watch {
     fn save(&self, seen: &Prints) {
         let new = self.file.with_extension("new");
         let bytes = serde_json::to_vec(seen).unwrap_or_default();
-        let saved = fs::write(&new, bytes).and_then(|()| fs::rename(&new, &self.file));
+        let write = || {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create(true).truncate(true).mode(0o600);
+            disk::open_as(options, &new)?.write_all(&bytes)?;
+            fs::rename(&new, &self.file)
+        };
+        let saved = write();
         if let Err(error) = saved {
             tracing::warn!(%error, "what other programs run could not be noted for a resume");
         }

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use cap_std::fs::{Dir, OpenOptions, Permissions, PermissionsExt};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt, Permissions, PermissionsExt};
 use rustix::fs::{Mode, OFlags};
 
 use super::{ToolError, Workspace, WorkspacePath};
@@ -285,10 +285,16 @@ fn fill(
     permissions: Option<Permissions>,
     content: &[u8],
 ) -> io::Result<()> {
-    let mut file = dir.open_with(name.as_ref(), OpenOptions::new().write(true).create_new(true))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    if permissions.is_some() {
+        // Nobody else opens it before it has the bits of the file that it replaces.
+        options.mode(0o600);
+    }
+    let mut file = dir.open_with(name.as_ref(), &options)?;
+    disk::write_all(&mut file, content)?;
     if let Some(permissions) = permissions {
         file.set_permissions(Permissions::from_mode(permissions.mode() & ACCESS_BITS))?;
     }
-    disk::write_all(&mut file, content)?;
     disk::sync(file)
 }

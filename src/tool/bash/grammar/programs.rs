@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use super::call::Call;
 use super::options::{
     AWK, AWK_RISKS, COMPARISONS, FIND_RISKS, FIND_RUNS, GIT, GIT_EVERY, GIT_FLAGS, GIT_GETTERS,
     GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, PLAIN, PROGRAMS, REFUSED,
@@ -15,16 +16,6 @@ use super::options::{
 use super::risks::{check, check_loose, curl, database, is_in, risk};
 use super::words::Word;
 use super::{Parsed, Reader, Reading, may_set, scripts};
-
-/// A simple command that is inspected.
-pub(super) struct Call<'w> {
-    /// The name of the program without its folder.
-    pub(super) name: &'w str,
-    pub(super) arguments: &'w [Word],
-    /// Its place among the commands of the reading.
-    pub(super) at: usize,
-    depth: usize,
-}
 
 /// Judges a program by its own function.
 type Judge = fn(&mut Reader, &Call) -> Parsed<()>;

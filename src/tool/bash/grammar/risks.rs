@@ -3,8 +3,8 @@
 //! Such an argument is noted, so that only a rule which spells it out allows it. What expansion may
 //! turn into such an argument is an error, which makes the reading unclear.
 
+use super::call::Call;
 use super::options::{Operands, Program, holds};
-use super::programs::Call;
 use super::words::Word;
 use super::{Parsed, Reader};
 
