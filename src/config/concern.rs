@@ -490,6 +490,11 @@ mod tests {
         assert_eq!(outside("link/passwd").as_deref(), Some("/etc/passwd"));
         assert_eq!(outside("sub/../../other"), Some(format!("{}/other", dir_of(&root))));
         assert!(outside("link/none/yet").is_some());
+        // The folder above the one to which the link leads, not the project.
+        assert_eq!(outside("link/..").as_deref(), Some("/"));
+        assert_eq!(outside("link/../etc").as_deref(), Some("/etc"));
+        assert_eq!(outside("inner/.."), None);
+        assert_eq!(outside("inner/../../other"), Some(format!("{}/other", dir_of(&root))));
     }
 
     fn dir_of(root: &Path) -> String {

@@ -163,3 +163,44 @@ fn no_odd_file_fills_the_memory_or_leads_outside() {
         }
     }
 }
+
+#[test]
+fn a_run_whose_folders_lead_elsewhere_touches_nothing_there() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let outside = desk.path().join("outside");
+    let seen = || {
+        let mut names: Vec<_> = fs::read_dir(&outside)
+            .expect("it is there")
+            .map(|entry| entry.expect("an entry").path())
+            .map(|path| (path.clone(), fs::read(path).expect("a file")))
+            .collect();
+        names.sort();
+        names
+    };
+    fs::create_dir(&outside).expect("made");
+    for name in ["one.jsonl", "one.log", "notes.txt", "key.json"] {
+        fs::write(outside.join(name), "of the person\n").expect("written");
+    }
+    let before = seen();
+    for name in ["spool", "agents", "results", "snapshots", "reserve", ""] {
+        for call in [&["resume", "--all"][..], &["resume", "desk"]] {
+            let at = run.join(name);
+            let _ = fs::remove_dir_all(&run).or_else(|_| fs::remove_file(&run));
+            copy(&aside, &run);
+            let _ = fs::remove_dir_all(&at).or_else(|_| fs::remove_file(&at));
+            let at = at.to_string_lossy().trim_end_matches('/').to_owned();
+            let to = if name == "reserve" { outside.join("notes.txt") } else { outside.clone() };
+            symlink(to, &at).expect("a link");
+            let done = desk.call(call);
+            // A run goes on without a reserve; a link in the place of a run is none.
+            let goes_on = name == "reserve" || name.is_empty();
+            let told = format!("{name}, {call:?}: {} {}{}", done.code, done.out, done.err);
+            assert!(goes_on || (done.out + &done.err).contains("it is a link"), "{told}");
+            assert!(before == seen(), "{told}");
+        }
+    }
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}

@@ -307,3 +307,39 @@ fn commands_cannot_trust_their_own_file() {
     let mut again = desk.command(&["run", "-f", "net.toml"]);
     assert_eq!(Done::of(again.env("XDG_STATE_HOME", desk.path().join("state"))).code, 2);
 }
+
+#[test]
+fn a_link_and_dots_are_judged_where_they_lead() {
+    let home = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(home.path().join("config")).expect("made");
+    std::fs::write(home.path().join("key"), "CANARY").expect("written");
+    let desk = Desk::commands(
+        "[inputs.q]\ntype = 'path'\ndefault = 'l/..'\n[tasks.t]\nrun = 'cat $INPUT_Q/key'\n",
+    );
+    std::os::unix::fs::symlink(home.path().join("config"), desk.path().join("l")).expect("linked");
+    let run = call(&desk, &["run"]);
+    assert!(run.code == 2 && run.err.contains("error[needs_trust]"), "{}", run.err);
+    assert!(run.err.contains(&*home.path().to_string_lossy()), "{}", run.err);
+    assert!(!(run.out + &run.err).contains("CANARY"));
+}
+
+#[test]
+fn a_file_above_that_others_could_have_put_there_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let desk = Desk::commands("[tasks.t]\nrun = 'touch made'\n");
+    std::fs::create_dir(desk.path().join("sub")).expect("made");
+    let below = || {
+        let mut command = desk.command(&["run"]);
+        Done::of(command.current_dir(desk.path().join("sub")))
+    };
+    let mode = |mode| {
+        std::fs::set_permissions(desk.path(), PermissionsExt::from_mode(mode)).expect("a mode");
+    };
+    mode(0o1777);
+    let refused = below();
+    assert!(refused.code != 0 && refused.err.contains("every user can write"), "{}", refused.err);
+    assert!(!desk.path().join("made").exists());
+    mode(0o755);
+    assert_eq!(below().code, 0);
+    assert!(desk.path().join("made").exists());
+}

@@ -3,6 +3,8 @@
 //! For rules that ask or deny. It looks at the text and is not a shell: it ignores quotes, so that it
 //! also finds a command hidden in a quoted argument. What may be allowed is decided by `grammar`.
 
+use std::collections::HashSet;
+
 /// Shell words that stand before a command and are not part of it.
 const LEADING_WORDS: [&str; 10] =
     ["if", "then", "elif", "else", "while", "until", "do", "time", "!", "{"];
@@ -10,21 +12,16 @@ const LEADING_WORDS: [&str; 10] =
 /// Returns the command and its parts, trimmed, without empty texts and repetitions. A part that
 /// begins with assignments also appears without them.
 pub(super) fn parts(command: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut add = |text: &str| {
-        if !text.is_empty() && !found.iter().any(|known| known == text) {
-            found.push(text.to_owned());
-        }
-    };
-    add(command.trim());
     // A line that continues on the next is one line.
-    let command = command.replace("\\\n", " ");
-    for part in split(&command) {
+    let joined = command.replace("\\\n", " ");
+    let of_part = |part| {
         let part = bare(part);
-        add(part);
-        add(without_assignments(part));
-    }
-    found
+        [part, without_assignments(part)]
+    };
+    let mut known = HashSet::new();
+    let texts = std::iter::once(command.trim()).chain(split(&joined).into_iter().flat_map(of_part));
+    let texts = texts.filter(|text| !text.is_empty() && known.insert(*text));
+    texts.map(str::to_owned).collect()
 }
 
 /// Splits at `&&`, `||`, `;`, `|`, `&`, line ends and the begin of a substitution.
@@ -53,25 +50,27 @@ fn split(command: &str) -> Vec<&str> {
 /// Strips the brackets and shell words around a command.
 fn bare(part: &str) -> &str {
     let mut part = part.trim();
+    let (mut opened, mut closed) = (part.matches('(').count(), part.matches(')').count());
     loop {
-        let inner = part.trim_start_matches('(').trim_start();
-        let word = inner.split_whitespace().next().unwrap_or_default();
-        let inner = match LEADING_WORDS.contains(&word) {
-            true => inner[word.len()..].trim_start(),
-            false => inner,
-        };
         // A closing bracket belongs to the command if the command opens it.
-        let opened = inner.matches('(').count();
-        let closed = inner.matches(')').count();
-        let inner = match inner.strip_suffix(')') {
-            Some(inner) if closed > opened => inner.trim_end(),
-            _ => inner,
-        };
-        if inner == part {
+        let inner = if let Some(inner) = part.strip_prefix('(') {
+            opened -= 1;
+            inner.trim_start()
+        } else if let Some(inner) = without_leading_word(part) {
+            inner.trim_start()
+        } else if let Some(inner) = part.strip_suffix(')').filter(|_| closed > opened) {
+            closed -= 1;
+            inner.trim_end()
+        } else {
             return part;
-        }
+        };
         part = inner;
     }
+}
+
+fn without_leading_word(part: &str) -> Option<&str> {
+    let ends = |rest: &&str| rest.is_empty() || rest.starts_with(char::is_whitespace);
+    LEADING_WORDS.iter().find_map(|word| part.strip_prefix(word).filter(ends))
 }
 
 /// Strips the `NAME=value` assignments before a command.

@@ -6,9 +6,9 @@
 
 use super::grammar;
 
-/// Most characters that are read for one line. No system starts a shell with a text of which this is
-/// not enough for ordinary nesting.
-const MOST_CHARS: usize = 1 << 24;
+/// Most characters that are read for one line: eight times the longest text with which Linux starts a shell
+/// (128 KiB). Each rule is compared with all of them.
+const MOST_CHARS: usize = 1 << 20;
 
 /// Most levels of texts within each other.
 const MOST_LEVELS: usize = 16;

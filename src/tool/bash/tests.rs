@@ -403,3 +403,41 @@ async fn a_script_that_was_changed_after_the_question_does_not_run() {
     assert!(!tool.call(input, context()).await.unwrap().is_error());
     assert!(bench.path("done").exists());
 }
+
+#[test]
+fn a_hostile_line_is_judged_in_time() {
+    let deep =
+        |open: &str, close: &str, n: usize| [&open.repeat(n), "ls", &close.repeat(n)].concat();
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = crate::tool::workspace::Workspace::open(dir.path()).unwrap();
+    let rules = ["bash(ls *)", "bash(rm:*)", "bash(*)"]
+        .map(|rule| crate::permission::Rule::parse(rule).unwrap());
+    for line in [
+        deep("(", ")", 20_000),
+        deep("( ", " )", 20_000),
+        deep("$(", ")", 20_000),
+        deep("\"$(", ")\"", 20_000),
+        deep("`", "`", 20_000),
+        deep("{ ", "; }", 20_000),
+        deep("eval ", "", 20_000),
+        deep("x=", "", 20_000),
+        deep("sh -c '", "'", 20_000),
+        deep("case x in x) ", ";; esac", 10_000),
+        "a;".repeat(50_000),
+        "a=b ".repeat(50_000),
+        format!("sort {}", "-o x ".repeat(20_000)),
+    ] {
+        let input = Json::encode(&json!({"command": line}));
+        let begun = std::time::Instant::now();
+        let subject = tools()[0].subject(&input, &workspace);
+        let read = begun.elapsed();
+        for rule in &rules {
+            let _judged = (rule.covers_all(NAME, &subject), rule.touches(NAME, &subject));
+        }
+        let judged = begun.elapsed();
+        tools()[0].scripts(&input, &workspace);
+        let all = begun.elapsed();
+        // The slowest takes two seconds on a busy machine; one took half a minute.
+        assert!(all.as_secs() < 10, "{}: {read:?} {judged:?} {all:?}", &line[..12]);
+    }
+}

@@ -260,7 +260,7 @@ pub fn end_remains(process: Process, key: &CallKey, grace: Duration) -> Remains 
 /// Returns the group that a record names. A record can be forged: group 1 stands for every process of the user when
 /// it is sent a signal, this program's own group is no call's, and negative numbers are none.
 fn led(process: Process) -> Option<Pid> {
-    let group = Pid::from_raw(process.pgid).filter(|_| process.pgid > 1)?;
+    let group = Some(process.pgid).filter(|pgid| *pgid > 1).and_then(Pid::from_raw)?;
     (group != rustix::process::getpgrp()).then_some(group)
 }
 
@@ -326,6 +326,20 @@ mod tests {
         assert!(!LIVE.lock().contains(&id));
         assert_eq!(child.wait().unwrap().signal(), Some(9));
         assert!(!has_members(Pid::from_raw(id).unwrap(), None));
+    }
+
+    #[test]
+    fn a_forged_group_ends_nothing() {
+        let run = crate::id::RunId::from(uuid::Uuid::nil());
+        let key = CallKey::derive(run, &crate::id::AgentId::from_text("a"), 1, 0, "bash", "{}");
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        for pgid in [i32::MIN, -5, -1, 0, 1, own] {
+            let starttime =
+                Pid::from_raw(pgid.max(0)).and_then(Stat::of).map_or(0, |stat| stat.start);
+            let process = Process { pgid, starttime };
+            assert_eq!(end_remains(process, &key, Duration::ZERO), Remains::None, "{pgid}");
+            assert!(!has_wrapper(process), "{pgid}");
+        }
     }
 
     #[tokio::test]

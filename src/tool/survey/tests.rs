@@ -122,6 +122,52 @@ fn odd_files_neither_stop_nor_mislead_a_walk() {
 }
 
 #[test]
+fn no_name_hides_a_repository_from_a_walk() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let places = ["x/.transcripts/y", "x/objects/sub", "y/refs", ".transcripts/run/agents"];
+    for place in places {
+        write(root, &format!("{place}/.git/config"), "[core]\n");
+    }
+    // Decoys that make `x` and `y` look like folders of git.
+    for decoy in ["x/HEAD", "x/refs/a", "y/HEAD", "y/objects/a"] {
+        write(root, decoy, "");
+    }
+    let found = protected(root);
+    for place in &places[..3] {
+        assert!(found.contains(&format!("{place}/.git/config")), "{place}: {found:?}");
+    }
+    // The records are protected as a whole.
+    assert!(!found.iter().any(|path| path.starts_with(".transcripts")), "{found:?}");
+}
+
+#[test]
+fn settings_that_include_each_other_are_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let all =
+        |up: &str| -> String { (0..60).map(|n| format!("[include]\npath = {up}a{n}\n")).collect() };
+    for n in 0..60 {
+        write(root, &format!("a{n}"), &all(""));
+    }
+    write(root, ".git/config", &all("../"));
+    let began = Instant::now();
+    let found = protected(root);
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    assert!(found.contains(&"a0".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_makes_a_walk_incomplete() {
+    let dir = tempfile::tempdir().unwrap();
+    let closed = dir.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o311)).unwrap();
+    // Root reads it all the same.
+    assert_eq!(Survey::of(dir.path()).complete, fs::read_dir(&closed).is_ok());
+}
+
+#[test]
 fn a_watch_tells_what_was_made_changed_and_removed_and_by_whom() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("ws");
