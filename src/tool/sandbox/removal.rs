@@ -107,7 +107,7 @@ mod tests {
         fs::create_dir_all(folder.join(".1/.2")).unwrap();
         symlink(outside.path(), folder.join("link")).unwrap();
         symlink(outside.path(), folder.join("w1/x/link")).unwrap();
-        fs::set_permissions(folder.join("w2/x"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(folder.join("w2/x"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::set_permissions(folder.join("w3"), fs::Permissions::from_mode(0o500)).unwrap();
         remove(&folder).unwrap();
         assert!(!folder.exists() && outside.path().join("kept").exists());
