@@ -58,11 +58,12 @@ use crate::message::Json;
 use crate::model::Model;
 use crate::plan::{Plan, PlanError};
 use crate::run_machine::{self, RunMachine};
-use crate::run_state::IllegalRecord;
+use crate::run_state::{IllegalRecord, RunPhase};
 use crate::spec::sandbox::SandboxProof;
 use crate::store::Store;
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
+use crate::tool::under_way::UnderWay;
 
 pub use self::fork::{ForkError, fork};
 pub use self::launch::Launch;
@@ -223,6 +224,8 @@ impl Run {
             opening;
         let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
         let (dir, began) = (owned.dir().clone(), at);
+        // A process that is stopped says so.
+        let after_death = tracker.state().phase() == RunPhase::Open;
         let (observer, feed) = transcript_writer::feed();
         let started = transcript_writer::State::start(owned, at, snapshots, observer)?;
         let journal = started.journal();
@@ -238,7 +241,9 @@ impl Run {
         let proposed = state.proposed_plans();
         let services =
             parts.into_services(&config, &options, (id, &dir), journal, proposed, watcher)?;
-        let services = Arc::new(Services { lost: Arc::new(lost), ..services });
+        let under_way = UnderWay::new(dir.spool().join("under-way"), after_death);
+        let (lost, under_way) = (Arc::new(lost), Arc::new(under_way));
+        let services = Arc::new(Services { lost, under_way, ..services });
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some();
         let settings = run_machine::Settings { attended, ..settings };

@@ -19,6 +19,7 @@ use crate::id::AgentId;
 use crate::journal::stamp;
 use crate::store::Store;
 use crate::tool::process::{self, Remains};
+use crate::tool::under_way::UnderWay;
 use crate::tool::workspace::Workspace;
 use crate::tool::{Ending, ToolError, ToolOutput, wrapper};
 use crate::turn::{ResultSource, ToolFinished, ToolStarted, ToolStatus};
@@ -37,6 +38,8 @@ pub struct Traces {
     pub lost: Arc<LostCalls>,
     /// Time for which commands may still run after the death of their owner.
     pub orphan_grace: Duration,
+    /// Told of the calls that are made again; `None` if nobody makes them.
+    pub under_way: Option<Arc<UnderWay>>,
 }
 
 impl Traces {
@@ -44,7 +47,8 @@ impl Traces {
     pub(super) fn of(services: &Services) -> Self {
         let (store, workspace) = (services.store.clone(), Some(services.workspace.clone()));
         let orphan_grace = services.limits.orphan_grace;
-        Self { store, workspace, lost: services.lost.clone(), orphan_grace }
+        let under_way = Some(services.under_way.clone());
+        Self { store, workspace, lost: services.lost.clone(), orphan_grace, under_way }
     }
 }
 
@@ -148,7 +152,15 @@ pub(super) fn results(
     turn: u32,
     lost: Vec<Lost>,
 ) -> Vec<ToolFinished> {
-    lost.into_iter().filter_map(|lost| result_of(traces, agent, turn, lost)).collect()
+    let result = |lost: Lost| {
+        let key = lost.call.key.clone();
+        let found = result_of(traces, agent, turn, lost);
+        if let (None, Some(calls)) = (&found, &traces.under_way) {
+            calls.suspect(&key);
+        }
+        found
+    };
+    lost.into_iter().filter_map(result).collect()
 }
 
 fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<ToolFinished> {

@@ -36,6 +36,7 @@ use crate::tool::Toolbox;
 use crate::tool::basis::Script;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::survey::watch::Watch;
+use crate::tool::under_way::UnderWay;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::turn::question::{ApprovalAnswered, Verdict};
@@ -64,6 +65,8 @@ pub struct Services {
     pub store: Arc<Store>,
     /// Tells which files that other programs run were changed.
     pub watch: Arc<Watch>,
+    /// The calls at work, by which the next process knows of which calls this one died.
+    pub under_way: Arc<UnderWay>,
     /// Environment variables that processes get, and no others.
     pub env: Arc<BTreeMap<String, String>>,
     /// Keys and secrets, which no record may contain.

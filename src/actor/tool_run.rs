@@ -32,7 +32,7 @@ use crate::event::SharedRecord;
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::basis::Basis;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
-use crate::tool::under_way::UnderWay;
+use crate::tool::under_way::Mark;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, arguments};
 use crate::turn::{
     ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, PROPOSE_TASKS_TOOL, ResultSource, ToolFinished,
@@ -292,7 +292,7 @@ async fn dispatch(
             let Some(tool) = context.services.tools.get(name).cloned() else {
                 return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
             };
-            let _under_way = under_way(context, call).await?;
+            let _under_way = under_way(context, call)?;
             begin(context, call, &tool).await?;
             let tool_context = ToolContext { basis, ..tool_context(context, call.key.clone()) };
             let work = tool.call(input.clone(), tool_context);
@@ -315,16 +315,13 @@ async fn dispatch(
 
 /// Marks a call that would be made again if the process died, and refuses it if the process has died of it
 /// too often.
-async fn under_way(
-    context: &StepContext,
-    call: &PendingCall,
-) -> Result<Option<UnderWay>, ToolError> {
-    if call.effect == Effect::Once {
-        return Ok(None);
+fn under_way(context: &StepContext, call: &PendingCall) -> Result<Option<Mark>, ToolError> {
+    match call.effect {
+        Effect::Once => Ok(None),
+        Effect::Pure | Effect::Keyed | Effect::Checked => {
+            context.services.under_way.begin(&call.key)
+        }
     }
-    let (store, key) = (context.services.store.clone(), call.key.clone());
-    let begun = tokio::task::spawn_blocking(move || UnderWay::begin(&store, &key)).await;
-    begun.map_err(|error| ToolError::Failed(error.to_string()))?
 }
 
 /// Records that a call begins. Does nothing if a repetition does no harm, or if the tool announces

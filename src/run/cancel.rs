@@ -65,7 +65,8 @@ async fn record(
     let store = Arc::new(Store::new(dir.spool(), dir.results()));
     // Who cancels does not want to wait for what the cancelled work comes to.
     let orphan_grace = Duration::ZERO;
-    let traces = Traces { store: store.clone(), workspace: None, lost, orphan_grace };
+    let traces =
+        Traces { store: store.clone(), workspace: None, lost, orphan_grace, under_way: None };
     let mut drafts = blocking(move || ends::ends(&traces, idle)).await?;
     drafts.extend(tasks(state, target, reason));
     let end = end_after(state, &drafts, reason)?;

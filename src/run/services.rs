@@ -44,6 +44,7 @@ use crate::store::Store;
 use crate::tool::Toolbox;
 use crate::tool::sandbox::toolchains;
 use crate::tool::survey::watch::Watch;
+use crate::tool::under_way::UnderWay;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 use crate::tool::{environment, own};
@@ -143,6 +144,7 @@ impl Prepared {
         Ok(Services {
             run,
             watch: Arc::new(watch),
+            under_way: Arc::new(UnderWay::new(dir.spool().join("under-way"), false)),
             span: spans::run(run, &config.name),
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),

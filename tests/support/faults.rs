@@ -605,6 +605,10 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         models: std::collections::HashMap::new(),
         tools: Toolbox::default(),
         workspace: Arc::new(Workspace::open(root).expect("opens")),
+        under_way: Arc::new(callsheet::tool::under_way::UnderWay::new(
+            root.join("under-way"),
+            false,
+        )),
         watch: Arc::new(callsheet::tool::survey::watch::Watch::new(
             root.to_owned(),
             root.to_owned(),
