@@ -181,20 +181,21 @@ fn in_urls(secret: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns a text as it stands between the quotes of a JSON text: as most programs write it, with `\/`, and
-/// with numbers for what is not ASCII.
+/// Returns a text as it stands between the quotes of a JSON text: as most programs write it, with `\/`,
+/// with numbers for what is not ASCII, and with numbers for all of it.
 fn in_json(secret: &str) -> impl Iterator<Item = String> {
     let json = Value::from(secret).to_string();
     let plain = json[1..json.len() - 1].to_owned();
+    let number = |unit: u16| format!("\\u{unit:04x}");
     let spell = |character: char| match character.is_ascii() {
         true => character.to_string(),
-        false => {
-            let units = character.encode_utf16(&mut [0; 2]).to_vec();
-            units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
-        }
+        false => character.encode_utf16(&mut [0; 2]).iter().copied().map(number).collect(),
     };
     let ascii: String = plain.chars().map(spell).collect();
-    [plain, ascii].into_iter().flat_map(|text| [text.replace('/', "\\/"), text])
+    let numbers: String = secret.encode_utf16().map(number).collect();
+    let upper = secret.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+    let texts = [plain, ascii].into_iter().flat_map(|text| [text.replace('/', "\\/"), text]);
+    texts.chain([numbers, upper])
 }
 
 /// Returns a secret in the spellings in which tools commonly print it: as it is, as a JSON text, in
@@ -432,6 +433,9 @@ mod tests {
             "aB%2Fc%2Bd+e%3A%7E9%C3%A9Zz",
             "aB\\/c+d e:~9\\u00e9Zz",
             "aB\\/c+d e:~9\u{e9}Zz",
+            // Numbers for all of it.
+            "\\u0061\\u0042\\u002f\\u0063\\u002b\\u0064\\u0020\\u0065\\u003a\\u007e\\u0039\\u00e9\\u005a\\u007a",
+            "\\u0061\\u0042\\u002F\\u0063\\u002B\\u0064\\u0020\\u0065\\u003A\\u007E\\u0039\\u00E9\\u005A\\u007A",
             // JavaScript: encodeURI.
             "aB/c+d%20e:~9%C3%A9Zz",
             // Digits in lower case, with the letters of the secret as they are.

@@ -121,6 +121,27 @@ impl Project {
         paths.into_iter().map(RunDir::at).collect()
     }
 
+    /// Returns why the runs cannot be listed, if their folder is there and cannot be read: then
+    /// nobody knows that there is no run.
+    pub(super) fn unlisted(&self) -> Option<String> {
+        let folder = self.runs_folder();
+        let error = std::fs::read_dir(&folder).err()?;
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let reason = || format!("the runs in {} cannot be listed: {error}", folder.display());
+        (!is_missing).then(reason)
+    }
+
+    /// Returns all runs, the newest first, or prints why they cannot be listed.
+    pub(super) fn listed(&self) -> Result<Vec<RunDir>, Exit> {
+        match self.unlisted() {
+            Some(reason) => {
+                complain(&format!("error: {reason}"));
+                Err(Exit::Disk)
+            }
+            None => Ok(self.runs()),
+        }
+    }
+
     /// Finds a run by its id, by the name of its workflow (its newest run), or by the beginning of
     /// its id. Without a name, finds the newest run that has begun.
     pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
@@ -133,6 +154,9 @@ impl Project {
     /// Does the same, but returns the reason of a failure instead of printing it.
     pub(super) fn find(&self, name: Option<&str>) -> Result<RunDir, (String, Exit)> {
         let runs = self.runs();
+        if let Some(reason) = self.unlisted().filter(|_| runs.is_empty()) {
+            return Err((reason, Exit::Disk));
+        }
         let Some(name) = name else {
             return runs.into_iter().find(walk::has_begun).ok_or_else(|| {
                 (format!("there is no run in {}", self.runs_folder().display()), Exit::Failed)

@@ -12,7 +12,10 @@ use crate::journal::stamp;
 
 pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
     let pending = match &verb.run {
-        None => questions::of_all(project),
+        None => match project.listed() {
+            Ok(_) => questions::of_all(project),
+            Err(exit) => return exit,
+        },
         Some(name) => {
             let found = project.run(Some(name)).and_then(|dir| Ok((project.state(&dir)?, dir)));
             match found {

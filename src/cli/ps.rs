@@ -15,9 +15,11 @@ use crate::printable;
 use crate::report::{self, Row};
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
-    let mut rows = Vec::new();
-    let mut worst = Exit::Done;
-    let runs = project.runs();
+    let runs = match project.listed() {
+        Ok(runs) => runs,
+        Err(exit) => return exit,
+    };
+    let (mut rows, mut worst) = (Vec::new(), Exit::Done);
     // Without `-a`: the live runs, or else the newest run.
     let newest = match runs.iter().any(RunDir::is_live) {
         true => None,

@@ -44,7 +44,11 @@ pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
 
 /// Resumes every run that was stopped before its end.
 fn all(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
-    let (stopped, unread) = resume_all::stopped(project);
+    let runs = match project.listed() {
+        Ok(runs) => runs,
+        Err(exit) => return exit,
+    };
+    let (stopped, unread) = resume_all::stopped(project, runs);
     let exit = match stopped.as_slice() {
         [] => {
             complain(&format!("no run in {} was stopped", project.runs_folder().display()));

@@ -24,11 +24,11 @@ use crate::report;
 /// The most runs that are resumed at the same time: each may have many agents and commands.
 const AT_ONCE: usize = 4;
 
-/// The runs of a folder that were stopped before their end, the oldest first, and the exit code of those
+/// Those of the runs, which are given the newest first, that were stopped before their end, the oldest first, and the exit code of those
 /// that cannot be read.
-pub(super) fn stopped(project: &Project) -> (Vec<RunDir>, Exit) {
+pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exit) {
     let (mut found, mut exit) = (Vec::new(), Exit::Done);
-    for dir in project.runs().into_iter().rev() {
+    for dir in runs.into_iter().rev() {
         let live = dir.is_live();
         match snapshot::fold(&dir, |_| {}) {
             (state, Ok(())) if state.created().is_some() && report::is_resumable(&state, live) => {

@@ -133,7 +133,7 @@ fn get(project: &Project, trust: Trust, config: &Config) -> Result<(), Exit> {
         (true, _) => {}
         (false, Trust::Given) => {
             complain(&format!("trusted, as {} wants it:", shown(project)));
-            lines(&wanted).iter().take(LISTED).for_each(|line| complain(line));
+            list_some(&wanted);
         }
         (false, Trust::Ask) if ask::has_terminal() => {
             if !ask::confirm(&question(project, &wanted), "trust it?") {
@@ -178,16 +178,21 @@ fn refuse(project: &Project, wanted: &[&Concern]) {
          terminal to be asked:",
         shown(project)
     ));
-    let lines = lines(wanted);
-    lines.iter().take(LISTED).for_each(|line| complain(line));
-    if let Some(more @ 1..) = lines.len().checked_sub(LISTED) {
-        complain(&format!("  and {more} more"));
-    }
+    list_some(wanted);
     complain(&format!(
         "help: look at it; then `callsheet trust {}` remembers that you trust it, or `--trust` says \
          so with this command",
         project.quoted_file()
     ));
+}
+
+/// Prints the first things, and how many more there are.
+fn list_some(wanted: &[&Concern]) {
+    let lines = lines(wanted);
+    lines.iter().take(LISTED).for_each(|line| complain(line));
+    if let Some(more @ 1..) = lines.len().checked_sub(LISTED) {
+        complain(&format!("  and {more} more"));
+    }
 }
 
 /// Returns a line for each thing, with the place where it is written.

@@ -209,8 +209,14 @@ impl Live {
     }
 
     /// Waits for its end.
-    pub(super) fn end(mut self) -> Done {
-        let status = wait("the end of the program", || self.child.try_wait().expect("a child"));
+    pub(super) fn end(self) -> Done {
+        self.end_within(DEADLINE)
+    }
+
+    /// Waits for its end at most this long.
+    pub(super) fn end_within(mut self, most: Duration) -> Done {
+        let status =
+            wait_within(most, "the end of the program", || self.child.try_wait().expect("a child"));
         let text = |drained: Option<std::thread::JoinHandle<String>>| {
             drained.expect("once").join().expect("read")
         };
@@ -233,8 +239,12 @@ pub(super) fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Waits until it gives something.
-pub(super) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
+pub(super) fn wait<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_within(DEADLINE, what, look)
+}
+
+fn wait_within<T>(most: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + most;
     loop {
         if let Some(found) = look() {
             return found;

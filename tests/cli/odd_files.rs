@@ -204,3 +204,17 @@ fn a_run_whose_folders_lead_elsewhere_touches_nothing_there() {
     }
     assert_eq!(desk.read("ledger").matches("two").count(), 1);
 }
+
+#[test]
+fn runs_that_cannot_be_listed_are_not_said_to_be_none() {
+    let desk = Desk::offline("[tasks.a]\nrun = 'true'\n", "");
+    for call in [&["ps"][..], &["pending"], &["resume", "--all"]] {
+        assert_eq!(desk.call(call).code, 0, "{call:?}: a folder that is not there holds no runs");
+    }
+    desk.write(".transcripts", "a file");
+    for call in [&["ps"][..], &["show"], &["pending"], &["resume", "--all"], &["tail", "desk"]] {
+        let done = desk.call(call);
+        let told = format!("{call:?}: {} {}{}", done.code, done.out, done.err);
+        assert!(done.code == 74 && done.err.contains("cannot be listed: "), "{told}");
+    }
+}
