@@ -293,6 +293,8 @@ pub enum ErrorClass {
     Auth,
     /// The quota or the credit of the account is used up.
     QuotaExhausted,
+    /// The provider does not know the model, or has nothing at the address.
+    NotFound,
     /// The provider does not support the work on the context that the request asked for.
     Unsupported(Capability),
     /// The provider does not hold an answer to the schema that the request has.
@@ -325,6 +327,7 @@ impl ErrorClass {
             | Self::IdleTimeout
             | Self::Auth
             | Self::QuotaExhausted
+            | Self::NotFound
             | Self::Unsupported(_)
             | Self::SchemaRefused
             | Self::Fatal => (None, None),
@@ -348,6 +351,7 @@ impl ErrorClass {
             Self::QuotaExhausted => FailureKind::Quota,
             Self::Pairing
             | Self::ThinkingChanged
+            | Self::NotFound
             | Self::Unsupported(_)
             | Self::SchemaRefused
             | Self::Fatal => FailureKind::InvalidRequest,

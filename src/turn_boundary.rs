@@ -125,6 +125,8 @@ pub(crate) struct Sending {
     pub expected_tokens: u64,
     /// True if the reply hands over what there is, because the turns are used up.
     pub hand_over: bool,
+    /// True if the request before was refused as too long, and this one is smaller.
+    pub made_smaller: bool,
 }
 
 /// A view that is about to be sent, with the rules that it must keep.

@@ -176,6 +176,12 @@ impl Machine {
         self.breaks
     }
 
+    /// Returns true if a request was refused as too long since the newest reply.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        self.summaries.was_refused()
+    }
+
     /// Returns the number of model calls that gave a reply.
     #[must_use]
     pub fn replies(&self) -> u32 {

@@ -51,6 +51,13 @@ fn note() -> Arc<FakeTool> {
     FakeTool::new("note", Effect::Once, |_, _| async { Ok(ToolOutput::ok("noted")) })
 }
 
+/// A refusal with status 400 in these words.
+fn bad_request(words: &str) -> Fault {
+    let error = json!({"type": "invalid_request_error", "message": words});
+    let body = json!({"type": "error", "error": error}).to_string();
+    Fault::Http { status: 400, headers: Vec::new(), body }
+}
+
 /// The kinds of the failed attempts of all agents, with the model that was called next.
 fn failures(ended: &Ended) -> Vec<(FailureKind, Option<String>)> {
     let failed = ended.records.iter().filter_map(|record| match &record.event {
@@ -80,6 +87,10 @@ async fn a_conversation_goes_on_with_another_model() {
         (Fault::Cut(FaultAt::InFirstBlock), 3),
         (Fault::BadKey, 1),
         (Fault::NoQuota, 1),
+        // What several services answer with status 400.
+        (bad_request("The requested model 'first-1' does not exist."), 1),
+        (bad_request("API key not valid. Please pass a valid API key."), 1),
+        (bad_request("You have reached your specified API usage limits."), 1),
     ];
     for (one, other) in [(Wire::Anthropic, Wire::OpenAi), (Wire::OpenAi, Wire::Anthropic)] {
         for (fault, attempts) in &faults {

@@ -2,7 +2,7 @@
 //! the gateway alone in paused time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use callsheet::event::{Event, RunStatus};
@@ -241,6 +241,56 @@ async fn a_prompt_that_is_too_long_is_compacted_once() {
         if helps {
             assert_eq!(defect(&transcript(&path)), None);
         }
+    }
+}
+
+/// A server whose words nobody knows refuses requests of more than so many bytes of messages.
+#[tokio::test]
+async fn a_refusal_in_unknown_words_near_the_window_is_tried_smaller_once() {
+    let refusal = || {
+        let body = json!({"error": {"message": "bad thing 7", "type": "oops"}}).to_string();
+        Answer::fault(Fault::Http { status: 400, headers: Vec::new(), body })
+    };
+    for (wire, dumps, helps) in [
+        (Wire::Anthropic, 4, true),
+        (Wire::OpenAi, 4, true),
+        (Wire::Anthropic, 4, false),
+        // Far from the window it is what it says.
+        (Wire::OpenAi, 1, true),
+    ] {
+        let refused = AtomicUsize::new(0);
+        let provider = Provider::start(move |asked: &Asked| {
+            let messages = asked.messages();
+            let was_refused = refused.load(Ordering::SeqCst) > 0;
+            let results = messages.iter().flat_map(|message| message.tool_results()).count();
+            if is_summary(asked) {
+                Answer::text("the summary")
+            } else if results < dumps && !was_refused {
+                Answer::tool("dump", json!({"size": 12_000}))
+            } else if was_refused && helps {
+                Answer::text("ok")
+            } else {
+                refused.fetch_add(1, Ordering::SeqCst);
+                refusal()
+            }
+        })
+        .await;
+        // Four results are over half of the window, one is far less.
+        let text = graph(&provider, wire, 8, 1).replace(
+            "model = \"m\"",
+            "model = \"m\"\ncontext_window = 24_000\nmax_output_tokens = 2_000",
+        );
+        let ended = Setup::new().tool(&FakeTool::dump()).run(&text).await;
+        let case = format!("{wire:?} {dumps} {helps} {:?}", failures(&ended));
+        let tried = provider.requests().len();
+        if dumps > 1 && helps {
+            assert_eq!(ended.output("t1"), "ok", "{case}");
+            assert_eq!(failures(&ended)[0].1, FailureKind::ContextOverflow, "{case}");
+        } else {
+            assert_eq!(ended.task("t1").2, Some(FailureKind::InvalidRequest), "{case}");
+        }
+        let refusals = failures(&ended).len();
+        assert_eq!(refusals, if helps || dumps == 1 { 1 } else { 2 }, "{case} {tried}");
     }
 }
 

@@ -87,7 +87,8 @@ async fn an_answer_from_a_wrong_address_names_the_address() {
                 path = path(wire)
             );
             assert_eq!(error.message, message);
-            assert_eq!((error.class, error.status), (ErrorClass::Fatal, Some(status)));
+            let class = if status == 404 { ErrorClass::NotFound } else { ErrorClass::Fatal };
+            assert_eq!((error.class, error.status), (class, Some(status)));
             assert!(!error.is_retryable() && provider.count() == 1);
         }
         // A proxy whose server is away for a moment.

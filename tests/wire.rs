@@ -18,6 +18,7 @@ use callsheet::spec::{ModelSpec, Thinking, ThinkingMode, fallback_cooldown};
 use callsheet::tool::ToolSpec;
 use callsheet::turn::Effect;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Barrier;
 
 use crate::support::answer::{Answer, Fault, FaultAt};
@@ -253,7 +254,7 @@ async fn an_answer_without_a_stream_is_no_reply() {
         let error = ask(wire, http(200, body)).await.expect_err("an error object");
         assert_eq!(error.class, ErrorClass::Overloaded);
         let error = ask(wire, http(404, "")).await.expect_err("not found");
-        assert_eq!((error.class, error.status), (ErrorClass::Fatal, Some(404)));
+        assert_eq!((error.class, error.status), (ErrorClass::NotFound, Some(404)));
     }
 }
 
@@ -313,15 +314,52 @@ async fn silence_ends_a_call() {
 }
 
 #[tokio::test]
-async fn a_call_has_an_end_even_if_tokens_keep_coming() {
+async fn a_reply_that_becomes_longer_is_not_cut_by_a_clock() {
     for wire in Wire::BOTH {
-        let endless = Answer::text("x".repeat(10_000)).paced(1, Duration::from_millis(5));
-        let provider = Provider::script(vec![endless]).await;
+        // Each piece comes in time, and all of them in twice the limit.
+        let long = Answer::text("x".repeat(20)).paced(1, Duration::from_millis(100));
+        let provider = Provider::script(vec![long]).await;
         let mut endpoint = endpoint(provider.url_for(wire));
-        endpoint.request_timeout = Some(SHORT);
-        let error = call(&*client(wire, endpoint)).await.expect_err("too slow");
-        assert_eq!(error.class, ErrorClass::IdleTimeout, "{error}");
+        endpoint.request_timeout = Some(Duration::from_secs(1));
+        let began = std::time::Instant::now();
+        let reply = call(&*client(wire, endpoint)).await.expect("a reply");
+        assert_eq!(reply.message.text(), "x".repeat(20), "{wire:?}");
+        assert!(began.elapsed() > Duration::from_secs(1));
     }
+}
+
+#[tokio::test]
+async fn signs_of_life_alone_come_to_an_end() {
+    for (wire, sign) in [
+        (Wire::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        (Wire::OpenAi, "data: {\"choices\":[{\"index\":0,\"delta\":{}}]}\n\n"),
+        (Wire::OpenAi, ": processing\n\n"),
+    ] {
+        let mut provider = raw(sign).await;
+        provider.request_timeout = Some(5 * SHORT);
+        let error = call(&*client(wire, provider)).await.expect_err("nothing is written");
+        assert_eq!(error.class, ErrorClass::IdleTimeout, "{error}");
+        assert!(error.message.contains("nothing was added to the reply"), "{error}");
+    }
+}
+
+/// A server that repeats this sign of life until the client leaves.
+async fn raw(sign: &'static str) -> Endpoint {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let mut asked = vec![0; 64 * 1024];
+        let _ = stream.read(&mut asked).await;
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let mut sent = stream.write_all(head.as_bytes()).await;
+        while sent.is_ok() {
+            sent = stream.write_all(sign.as_bytes()).await;
+            tokio::time::sleep(SHORT / 20).await;
+        }
+    });
+    endpoint(format!("http://{address}"))
 }
 
 fn amid(place: FaultAt) -> [(Fault, ErrorClass); 4] {

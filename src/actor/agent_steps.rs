@@ -71,6 +71,8 @@ pub struct ModelTurn {
     pub hand_over: bool,
     /// Number of replies in a row, before this one, whose stream broke.
     pub breaks: u32,
+    /// True if the request before was refused as too long, and this one is smaller.
+    pub made_smaller: bool,
     /// What the request was rendered from, if the model has fallbacks.
     pub source: Option<Source>,
 }
@@ -94,6 +96,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         announced,
         hand_over,
         breaks,
+        made_smaller,
         source,
     } = call;
     let service = &briefing.model;
@@ -129,7 +132,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     }
 
     let (prefix, source) = (&briefing.prefix, source.as_ref());
-    let caller = Caller { context: &context, turn, expected_tokens, source, prefix };
+    let caller = Caller { context: &context, turn, expected_tokens, made_smaller, source, prefix };
     let ahead = tokio::select! {
         () = context.cancel.cancelled() => return Err(StepError::Cancelled),
         ahead = prefix.ready() => ahead,

@@ -16,6 +16,7 @@ use crate::message::media::readable;
 use crate::message::{Block, Json, Message};
 use crate::model::openai::reasoning;
 use crate::model::rendering::Pieces;
+use crate::model::responses::phase;
 use crate::model::{ErrorClass, ModelError, Request};
 use crate::tool::ToolSpec;
 
@@ -150,9 +151,7 @@ fn behind<'a>(
 /// Returns true if a model is given up after this error of this attempt.
 pub(super) fn is_due(error: &ModelError, attempt: u32) -> bool {
     match error.class {
-        ErrorClass::QuotaExhausted | ErrorClass::Auth => true,
-        // The provider does not know the model, or it is no provider.
-        ErrorClass::Fatal => error.status == Some(404),
+        ErrorClass::QuotaExhausted | ErrorClass::Auth | ErrorClass::NotFound => true,
         ErrorClass::Connection if error.should_retry == Some(false) => true,
         ErrorClass::RateLimited
         | ErrorClass::Overloaded
@@ -168,7 +167,8 @@ pub(super) fn is_due(error: &ModelError, attempt: u32) -> bool {
         | ErrorClass::ThinkingChanged
         | ErrorClass::ReplyTooLarge
         | ErrorClass::Unsupported(_)
-        | ErrorClass::SchemaRefused => false,
+        | ErrorClass::SchemaRefused
+        | ErrorClass::Fatal => false,
     }
 }
 
@@ -243,13 +243,13 @@ fn without_thinking(message: &Json) -> Json {
     Json::encode(&read)
 }
 
-/// Leaves thinking out of a message.
+/// Leaves out of a message what only the model reads that wrote it: thinking, and what it was for.
 pub(super) fn drop_thinking(message: &mut Message) {
     message.content.retain(|block| !is_thinking(block));
 }
 
 fn is_thinking(block: &Block) -> bool {
-    Kind::of(block) == Kind::Thinking || reasoning::is_of(block)
+    Kind::of(block) == Kind::Thinking || reasoning::is_of(block) || phase::is_of(block)
 }
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn only_what_another_model_may_do_better_goes_there() {
         let error = |class| ModelError::new(class, "no");
-        for class in [ErrorClass::QuotaExhausted, ErrorClass::Auth] {
+        for class in [ErrorClass::QuotaExhausted, ErrorClass::Auth, ErrorClass::NotFound] {
             assert!(is_due(&error(class), 1), "{class:?}");
         }
         for class in [
@@ -276,9 +276,7 @@ mod tests {
         }
         let refused = ModelError { should_retry: Some(false), ..error(ErrorClass::Connection) };
         assert!(is_due(&refused, 1), "a certificate is refused again");
-        let gone = ModelError { status: Some(404), ..error(ErrorClass::Fatal) };
-        let bad = ModelError { status: Some(400), ..error(ErrorClass::Fatal) };
-        assert_eq!((is_due(&gone, 1), is_due(&bad, 9)), (true, false));
+        assert!(!is_due(&error(ErrorClass::Fatal), 9));
         for class in [ErrorClass::ContextTokens { have: None, max: None }, ErrorClass::RequestBytes]
         {
             assert!(!is_due(&error(class), 9), "the view is made smaller instead");
@@ -294,7 +292,8 @@ mod tests {
         let message = |blocks: &[&str]| {
             json(&format!(r#"{{"role":"assistant","content":[{}]}}"#, blocks.join(",")))
         };
-        assert_eq!(without_thinking(&message(&[thinking, kept, text])), message(&[text]));
+        let phase = r#"{"type":"message_phase","phase":"commentary"}"#;
+        assert_eq!(without_thinking(&message(&[thinking, kept, phase, text])), message(&[text]));
         let words = r#"{"type":"text","text":"(no words)"}"#;
         assert_eq!(without_thinking(&message(&[thinking])), message(&[words]));
         let same = message(&[text]);

@@ -45,6 +45,8 @@ pub struct Caller<'a> {
     pub turn: u32,
     /// The tokens that the request is expected to hold.
     pub expected_tokens: u64,
+    /// True if the request before was refused as too long, and this one is smaller.
+    pub made_smaller: bool,
     /// What the request was rendered from, if the model has fallbacks.
     pub source: Option<&'a Source>,
     /// The front of the request as an entry of the provider's cache.
@@ -171,6 +173,10 @@ pub async fn call<'a>(
         };
         // A provider that had begun to write has read the request.
         error.usage.iter_mut().for_each(|usage| **usage = usage.or_expected(expected).0);
+        // A prompt alone cannot be made smaller.
+        if caller.is_some_and(|caller| !caller.made_smaller) && request.pieces.len() > 1 {
+            error = suspected(error, expected, service.spec.context_window);
+        }
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
         let other = match using.is_over() {
@@ -265,6 +271,22 @@ fn is_parked(error: &ModelError, service: &ModelService) -> bool {
 /// Returns true if the call waits until the quota is reset.
 fn waits_for_quota(error: &ModelError, service: &ModelService) -> bool {
     error.class == ErrorClass::QuotaExhausted && service.waits_for_quota
+}
+
+/// Returns an error that may mean that the request is too long as one that says so: status 400 or 422 in words
+/// that nobody knows, and half of the window or more is full. Sizes are estimates, often a third too small, so
+/// the request may be larger than the window. It is made smaller and sent again once.
+fn suspected(error: ModelError, expected: u64, window: u64) -> ModelError {
+    let is_unknown = error.class == ErrorClass::Fatal && matches!(error.status, Some(400 | 422));
+    if !is_unknown || expected < window / 2 {
+        return error;
+    }
+    let message = format!(
+        "{} (perhaps it is too long: it has about {expected} of {window} tokens)",
+        error.message
+    );
+    let class = ErrorClass::ContextTokens { have: None, max: None };
+    ModelError { class, message, ..error }
 }
 
 /// Removes a capability that the provider refused from its known capabilities, so that no later
@@ -385,5 +407,34 @@ fn next<'a>(
         (None, _) => Next::GiveUp,
         (Some(_), Some(asked)) => Next::Again(asked),
         (Some(pause), None) => Next::Again(pause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_in_unknown_words_near_the_window_may_be_about_the_size() {
+        let refused = |status, class| {
+            let error = ModelError::new(class, "no");
+            ModelError { status: Some(status), ..error }
+        };
+        let too_long = ErrorClass::ContextTokens { have: None, max: None };
+        for status in [400, 422] {
+            let found = suspected(refused(status, ErrorClass::Fatal), 50, 100);
+            assert_eq!(found.class, too_long);
+            assert!(found.message.starts_with("no (perhaps it is too long: "), "{found}");
+        }
+        let same = |error: ModelError, expected| {
+            assert_eq!(suspected(error.clone(), expected, 100), error);
+        };
+        same(refused(400, ErrorClass::Fatal), 49);
+        for status in [200, 403, 415] {
+            same(refused(status, ErrorClass::Fatal), 99);
+        }
+        for class in [ErrorClass::Pairing, ErrorClass::NotFound, ErrorClass::Auth] {
+            same(refused(400, class), 99);
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::model::http::{
     with_extra,
 };
 use crate::model::openai::reasoning;
+use crate::model::responses::phase;
 use crate::model::{
     BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
 };
@@ -45,7 +46,7 @@ const MARK_DISTANCE: usize = 15;
 /// The beginning of the field that has the effort and the format of the answer.
 const OUTPUT_CONFIG: &str = r#""output_config":{"#;
 /// Types of blocks that other protocols gave, and this one refuses.
-const FOREIGN: [&str; 2] = [reasoning::TYPE, "reasoning"];
+const FOREIGN: [&str; 3] = [reasoning::TYPE, phase::TYPE, "reasoning"];
 /// What stands for a message of which nothing can be sent: the roles must alternate.
 const NO_WORDS: &str = "(no words)";
 

@@ -12,8 +12,8 @@ mod bounds;
 mod classify;
 mod endpoint;
 mod intake;
-mod quota_reset;
 mod values;
+mod waits;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,8 +126,7 @@ impl Transport {
         deltas: DeltaSink<'_>,
     ) -> Result<Reply, ModelError> {
         let start = Instant::now();
-        let end = self.request_timeout.map(|limit| start + limit);
-        let first_byte = sooner(start + self.first_byte_timeout, end);
+        let first_byte = sooner(start + self.first_byte_timeout, self.headway(start));
         let mut response =
             self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
         let told = allowance::allowance(response.headers(), now_ms());
@@ -137,7 +136,7 @@ impl Transport {
             deltas(Delta::Taken(told));
         }
         let mut intake = Intake::new(assembly);
-        let read = self.read(&mut response, first_byte, end, &mut intake, deltas).await;
+        let read = self.read(&mut response, start, first_byte, &mut intake, deltas).await;
         let read = match read {
             Err(error) if intake.is_document() => {
                 Err(with_waits(self.placed(error), response.headers()))
@@ -218,16 +217,26 @@ impl Transport {
     async fn read<A: Assembly>(
         &self,
         response: &mut Response,
+        start: Instant,
         first_byte: Instant,
-        end: Option<Instant>,
         intake: &mut Intake<A>,
         deltas: DeltaSink<'_>,
     ) -> Result<(), ModelError> {
         let mut watch = Watch::new(first_byte);
+        // The time at which the reply last became longer.
+        let (mut written, mut since) = (0, start);
+        let mut is_first = true;
         loop {
             let Some(chunk) = watch.guard(response.chunk()).await else {
-                let is_first = watch.limit == first_byte;
-                return Err(self.silence(if is_first { "no answer in time" } else { "silence" }));
+                let what = match (is_first, self.headway(since)) {
+                    (true, _) => "no answer in time",
+                    (false, Some(end)) if end <= watch.limit => {
+                        "the stream is alive, but nothing was added to the reply within \
+                         `request_timeout`,"
+                    }
+                    (false, _) => "silence",
+                };
+                return Err(self.silence(what));
             };
             let Some(chunk) = chunk.map_err(|error| self.disconnected(&error))? else {
                 return intake.end(deltas);
@@ -238,13 +247,23 @@ impl Transport {
             if intake.is_done() {
                 return Ok(());
             }
-            watch.limit = sooner(Instant::now() + self.idle_timeout, end);
+            is_first = false;
+            let now = Instant::now();
+            if intake.written() > written {
+                (written, since) = (intake.written(), now);
+            }
+            watch.limit = sooner(now + self.idle_timeout, self.headway(since));
         }
+    }
+
+    /// Returns the time until which a reply must become longer that last did so at this time.
+    fn headway(&self, since: Instant) -> Option<Instant> {
+        self.request_timeout.map(|limit| since + limit)
     }
 
     /// Returns an error with the address, if that may be the cause.
     fn placed(&self, error: ModelError) -> ModelError {
-        if error.class != ErrorClass::Fatal {
+        if !matches!(error.class, ErrorClass::Fatal | ErrorClass::NotFound) {
             return error;
         }
         let asked = Asked::new("POST", &self.url, self.path);

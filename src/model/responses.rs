@@ -4,6 +4,8 @@
 //! (`store` is false): reasoning comes back encrypted, is recorded, and is sent again as it came.
 
 mod assembly;
+pub(crate) mod phase;
+mod usage;
 
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
@@ -131,9 +133,21 @@ impl<'a> ToolOut<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum ItemOut<'a> {
-    Message { role: &'a str, content: Vec<PartOut<'a>> },
-    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
-    FunctionCallOutput { call_id: &'a str, output: OutputOut<'a> },
+    Message {
+        role: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<String>,
+        content: Vec<PartOut<'a>>,
+    },
+    FunctionCall {
+        call_id: &'a str,
+        name: &'a str,
+        arguments: &'a str,
+    },
+    FunctionCallOutput {
+        call_id: &'a str,
+        output: OutputOut<'a>,
+    },
 }
 
 #[derive(Serialize)]
@@ -168,7 +182,15 @@ impl<'a> ItemOut<'a> {
             "assistant" => PartOut::OutputText { text },
             _ => PartOut::InputText { text },
         };
-        Self::Message { role, content: vec![part] }
+        Self::Message { role, phase: None, content: vec![part] }
+    }
+
+    /// A message with the phase that it came with.
+    fn said_in(phase: Option<String>, role: &'a str, text: &'a str) -> Self {
+        match Self::said(role, text) {
+            Self::Message { role, content, .. } => Self::Message { role, phase, content },
+            other => other,
+        }
     }
 }
 
@@ -269,9 +291,12 @@ fn render_piece(message: &Json) -> Piece {
         };
         items.push(rendered(&ItemOut::FunctionCallOutput { call_id, output }));
     }
+    let mut phase = None;
     for block in &message.content {
         match block {
-            Block::Text(text) => items.push(rendered(&ItemOut::said(message.role.as_str(), text))),
+            Block::Text(text) => {
+                items.push(rendered(&ItemOut::said_in(phase.take(), message.role.as_str(), text)));
+            }
             Block::ToolUse(call) => {
                 let (call_id, name) = (&call.id, &call.name);
                 let arguments = sendable_input(call);
@@ -281,9 +306,11 @@ fn render_piece(message: &Json) -> Piece {
             Block::Other(item) if is_sendable(item) => {
                 items.push(item.as_str().to_owned());
             }
+            Block::Other(item) if phase::read(item).is_some() => phase = phase::read(item),
             Block::Other(item) => items.extend(Attachment::read(item).map(|attachment| {
+                let (role, phase) = (message.role.as_str(), None);
                 let content = vec![PartOut::attached(&attachment)];
-                rendered(&ItemOut::Message { role: message.role.as_str(), content })
+                rendered(&ItemOut::Message { role, phase, content })
             })),
             Block::ToolResult(_) => {}
         }
@@ -358,5 +385,22 @@ mod tests {
         let message = r#"{"role":"user","content":[{"type":"text","text":"go on"},{"type":"tool_result","tool_use_id":"c1","content":"no","is_error":true}]}"#;
         let expected = r#"{"type":"function_call_output","call_id":"c1","output":"Error: no"},{"type":"message","role":"user","content":[{"type":"input_text","text":"go on"}]}"#;
         assert_eq!(piece(message), expected);
+    }
+
+    #[test]
+    fn the_phase_of_a_message_goes_back_with_it() {
+        let text = r#"{"type":"text","text":"so"}"#;
+        let phase = r#"{"type":"message_phase","phase":"commentary"}"#;
+        let sent = piece(&format!(r#"{{"role":"assistant","content":[{phase},{text},{text}]}}"#));
+        let part = r#""content":[{"type":"output_text","text":"so"}]"#;
+        assert_eq!(
+            sent,
+            format!(
+                r#"{{"type":"message","role":"assistant","phase":"commentary",{part}}},{{"type":"message","role":"assistant",{part}}}"#
+            )
+        );
+        // A phase whose text an edit took away is no message.
+        let sent = piece(&format!(r#"{{"role":"assistant","content":[{phase}]}}"#));
+        assert!(sent.contains(NO_WORDS) && !sent.contains("phase"), "{sent}");
     }
 }

@@ -19,8 +19,8 @@ const DISK_FULL: &str = "disk full: waiting for disk space, then the run continu
 /// reserve for it, so it takes this long only when the reserve is used up too.
 const PAUSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest time that replies are waited for which are on their way and paid for: the default of a
-/// provider's `request_timeout`.
+/// The longest time that replies are waited for which are on their way and paid for: 64,000 tokens at 107 a
+/// second, which is a usual pace.
 const REPLY_PATIENCE: Duration = Duration::from_secs(600);
 
 impl RunMachine {

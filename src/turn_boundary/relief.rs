@@ -71,6 +71,7 @@ impl Boundary<'_> {
             changes: self.changes,
             prepare,
             hand_over: self.machine.hands_over(),
+            made_smaller: self.machine.was_refused(),
         };
         Action::Send(Box::new(sending))
     }

@@ -240,6 +240,11 @@ impl Summaries {
         self.refusals = 0;
     }
 
+    /// Returns true if a request was refused as too long since the newest reply.
+    pub(super) fn was_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
     /// Forgets a summary that was being written when the agent was interrupted, as if it had not
     /// been tried: the request that comes in its place is the same refill, not one more.
     pub(super) fn forget_lost(&mut self) {

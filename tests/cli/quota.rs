@@ -179,6 +179,34 @@ async fn a_wait_that_is_too_long_ends_the_program_and_is_resumed() {
     }
 }
 
+/// The spend limit of a month comes with status 400.
+fn spent_up(_: Duration) -> Answer {
+    let text = "You have reached your specified API usage limits. You will regain access on \
+                2099-12-01 at 00:00 UTC.";
+    let error = json!({"type": "invalid_request_error", "message": text});
+    let body = json!({"type": "error", "error": error}).to_string();
+    Answer::fault(Fault::Http { status: 400, headers: Vec::new(), body })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spend_limit_that_is_told_as_a_bad_request_pauses_the_run_and_nothing_is_bought_again() {
+    let (account, provider) = account(spent_up).await;
+    let desk = desk(&provider, Wire::Anthropic, "max_wait = \"1s\"", 24);
+    let paused = tokio::task::spawn_blocking(move || (desk.call(&["run"]), desk));
+    let (paused, desk) = paused.await.expect("it ends");
+    assert_eq!(paused.code, 3, "{}", paused.err);
+    assert!(paused.err.contains("the quota of provider `main` is used up"), "{}", paused.err);
+    let failed = records(&desk).iter().filter(|record| record["type"] == "task.failed").count();
+    assert_eq!(failed, 0, "no task has lost its conversation");
+    {
+        let mut account = account.lock();
+        (account.closed_until, account.was_closed_again) = (Some(Instant::now()), true);
+    }
+    let resumed = tokio::task::spawn_blocking(move || desk.call(&["resume"]));
+    assert_eq!(resumed.await.expect("it ends").code, 0);
+    assert_eq!(account.lock().taken, 48, "nothing is asked for twice");
+}
+
 /// Who stops the run and gets more of the quota need not wait for a reset of tomorrow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_stop_one_call_is_tried_at_once() {

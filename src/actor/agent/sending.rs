@@ -133,6 +133,7 @@ impl Agent {
             announced: state.machine.announced().cloned(),
             hand_over: sending.hand_over,
             breaks: state.machine.breaks(),
+            made_smaller: sending.made_smaller,
             source,
         };
         let context = self.context(state);

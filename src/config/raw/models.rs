@@ -149,7 +149,8 @@ sections! {
         first_byte_timeout: Duration = Duration::from_secs(120), Kind::Time;
         /// The longest time without data within a reply.
         idle_timeout: Duration, Kind::Time => "that of `[defaults]`";
-        /// The longest time that one request may take.
+        /// The longest time in which nothing is added to a reply, though its stream is alive. A reply that
+        /// becomes longer may take any time.
         request_timeout: Duration = Duration::from_secs(600), Kind::Time;
         /// The script of a provider of kind `scripted`, for which it must be stated.
         script: String, FILE, gives "bad_script", "unmatched_agent";

@@ -157,6 +157,10 @@ impl Assembly for MessageAssembly {
         Usage { output: billed.output.max(self.bounds.tokens()), ..billed }
     }
 
+    fn written(&self) -> usize {
+        self.bounds.written()
+    }
+
     fn finish(self) -> Reply {
         let stop = self.stop_reason();
         let usage = if self.is_counted { self.usage.billed() } else { self.spent() };

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::bounds::{self, WORDS_CHARS};
 use super::classify::{Refusal, retry_after, should_retry};
-use super::{allowance, now_ms, quota_reset};
+use super::{allowance, now_ms};
 use crate::model::{ErrorClass, ModelError};
 
 /// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
@@ -61,25 +61,28 @@ pub(super) async fn refused(
 ) -> ModelError {
     let body = beginning(&mut response, ERROR_BYTES, patience).await;
     let headers = response.headers();
-    let mut error = with_waits(judge(response.status().as_u16(), headers, &body, asked), headers);
-    if error.class == ErrorClass::QuotaExhausted {
-        error.retry_after = quota_reset::told(&body, now_ms()).or(error.retry_after);
-        // Whether a quota is waited for is for the settings to say.
-        error.should_retry = None;
-    }
-    error
+    with_waits(judge(response.status().as_u16(), headers, &body, asked), headers)
 }
 
-/// Returns an error with what the headers of its answer say about another attempt.
+/// Returns an error with what the headers of its answer and its own words say about another attempt.
 pub(super) fn with_waits(error: ModelError, headers: &HeaderMap) -> ModelError {
     let told = allowance::allowance(headers, now_ms());
     let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
     let is_limit = error.status == Some(429);
     let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| is_limit);
-    ModelError {
-        retry_after: retry_after(headers, now_ms()).or(reset),
-        should_retry: should_retry(headers),
-        ..error
+    let (in_headers, in_body) = (retry_after(headers, now_ms()), error.retry_after);
+    match error.class {
+        // Headers tell of the limit of a minute. Whether a quota is waited for is for the settings to say.
+        ErrorClass::QuotaExhausted => ModelError {
+            retry_after: in_body.or(in_headers).or(reset),
+            should_retry: None,
+            ..error
+        },
+        _ => ModelError {
+            retry_after: in_headers.or(in_body).or(reset),
+            should_retry: should_retry(headers),
+            ..error
+        },
     }
 }
 
@@ -208,7 +211,7 @@ mod tests {
                  expected an event stream{hint}"
             )
         );
-        assert_eq!((error.class, error.status), (ErrorClass::Fatal, Some(404)));
+        assert_eq!((error.class, error.status), (ErrorClass::NotFound, Some(404)));
         let error = told(200, Some(("content-type", "Text/HTML; charset=x")), "hello");
         let start = format!("the server answered 200 to POST {address} with a web page; ");
         assert!(error.message.starts_with(&start) && error.message.ends_with(hint), "{error}");

@@ -1,6 +1,7 @@
 //! The bounds on what a provider's server may send: a reply that passes one is refused and not asked
 //! for again.
 
+use crate::message::Usage;
 use crate::model::{ErrorClass, ModelError};
 
 /// The most bytes of a whole reply on the wire. The longest outputs of the public services are 128,000
@@ -50,9 +51,22 @@ impl Bounds {
         few(self.calls, CALLS, "tool calls")
     }
 
+    /// Returns the bytes of content so far.
+    pub(crate) fn written(&self) -> usize {
+        self.content
+    }
+
     /// Returns an estimate of the tokens so far: the bytes divided by four, rounded up.
     pub(crate) fn tokens(&self) -> u64 {
         self.content.div_ceil(4) as u64
+    }
+
+    /// Returns the tokens of a reply that broke: those that the server counted when so many had come by our
+    /// estimate, and the estimate of what came since. A server that counts no output counts at the end only.
+    pub(crate) fn spent(&self, counted: Usage, at: u64) -> Usage {
+        let since =
+            if counted.output == 0 { self.tokens() } else { self.tokens().saturating_sub(at) };
+        Usage { output: counted.output.saturating_add(since), ..counted }
     }
 }
 

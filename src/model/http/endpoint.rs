@@ -52,7 +52,8 @@ pub struct Endpoint {
     pub first_byte_timeout: Duration,
     /// The longest time without data after the first byte.
     pub idle_timeout: Duration,
-    /// The longest time of the whole call; absent for no limit.
+    /// The longest time in which nothing is added to the reply, though the stream is alive; absent for no
+    /// limit.
     pub request_timeout: Option<Duration>,
 }
 

@@ -38,6 +38,9 @@ pub(crate) trait Assembly: Send {
     /// Returns the tokens of the reply so far: as the provider counted them, or estimated.
     fn spent(&self) -> Usage;
 
+    /// Returns the bytes of the reply's contents so far. Signs of life alone are none.
+    fn written(&self) -> usize;
+
     /// Returns the complete reply.
     fn finish(self) -> Reply;
 
@@ -77,6 +80,14 @@ impl<A: Assembly> Intake<A> {
     /// Returns true if the body is a JSON document.
     pub(crate) fn is_document(&self) -> bool {
         matches!(self.form, Form::Document(_))
+    }
+
+    /// Returns the bytes of the reply's contents so far.
+    pub(crate) fn written(&self) -> usize {
+        match &self.form {
+            Form::Document(document) => document.len(),
+            Form::Unknown | Form::Events(_) => self.assembly.written(),
+        }
     }
 
     /// Takes the next bytes and returns the number of events that they completed.

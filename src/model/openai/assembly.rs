@@ -30,6 +30,8 @@ pub(crate) struct ChatAssembly {
     finish: Option<String>,
     done: bool,
     usage: Option<UsageIn>,
+    /// The estimate of the tokens that had come when the server counted them last.
+    counted_at: u64,
     bounds: Bounds,
 }
 
@@ -129,6 +131,9 @@ struct UsageIn {
     completion_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
+    /// LiteLLM passes on the field of Anthropic.
+    #[serde(default, deserialize_with = "count")]
+    cache_creation_input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<DetailsIn>,
     #[serde(default, deserialize_with = "lenient")]
@@ -139,6 +144,12 @@ struct UsageIn {
 struct DetailsIn {
     #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    /// OpenAI from GPT-5.6 on, and OpenRouter.
+    #[serde(default, deserialize_with = "count")]
+    cache_write_tokens: Option<u64>,
+    /// LiteLLM.
+    #[serde(default, deserialize_with = "count")]
+    cache_creation_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
 }
@@ -177,10 +188,12 @@ impl Assembly for ChatAssembly {
                 |refusal| refusal.into_error(200),
             )
         })?;
+        if let Some(usage) = chunk.usage {
+            (self.usage, self.counted_at) = (Some(usage), self.bounds.tokens());
+        }
         if chunk.error.is_some() || chunk.object.as_deref() == Some("error") {
             return Err(Refusal::read(event.data).into_error(200));
         }
-        self.usage = chunk.usage.or(self.usage);
         let mut spoke = false;
         for choice in chunk.choices.into_iter().flatten() {
             // The request asks for one choice only.
@@ -222,8 +235,11 @@ impl Assembly for ChatAssembly {
     }
 
     fn spent(&self) -> Usage {
-        let reported = counted(self.usage);
-        Usage { output: reported.output.max(self.bounds.tokens()), ..reported }
+        self.bounds.spent(counted(self.usage), self.counted_at)
+    }
+
+    fn written(&self) -> usize {
+        self.bounds.written()
     }
 
     fn finish(mut self) -> Reply {
@@ -330,10 +346,16 @@ impl ChatAssembly {
 
     /// Returns the call that a fragment belongs to. The id decides, then the index. A fragment with
     /// a name and the index of a call that has all its arguments begins another call, because some
-    /// servers number every call 0.
+    /// servers number every call 0. One with a name and an index of its own begins another call too: some
+    /// servers give all calls one id.
     fn find_call(&mut self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
-        if !id.is_empty()
-            && let Some(at) = self.calls.iter().rposition(|call| call.id == id)
+        let is_it = |call: &PartialCall| !id.is_empty() && call.id == id;
+        let both = |call: &PartialCall| is_it(call) && call.index == index;
+        let is_another = !name.is_empty() && index.is_some();
+        let at = self.calls.iter().rposition(both);
+        let of_id = || self.calls.iter().rposition(is_it);
+        if let Some(at) =
+            at.or_else(|| of_id().filter(|at| !is_another || self.calls[*at].index.is_none()))
         {
             return Some(at);
         }
@@ -401,17 +423,25 @@ fn plain_text(content: &RawValue) -> String {
     parts.into_iter().flatten().filter_map(|part| part.text).collect()
 }
 
-/// Returns the token counts that were reported; `prompt_tokens` includes the cached tokens, which are
-/// taken off.
+/// Returns the token counts that were reported; `prompt_tokens` includes the tokens that were read from a
+/// cache or written to it, which are taken off.
 fn counted(reported: Option<UsageIn>) -> Usage {
-    let prompt = reported.and_then(|usage| usage.prompt_tokens);
-    let details = reported.and_then(|usage| usage.prompt_tokens_details);
-    let cached = details.and_then(|details| details.cached_tokens).unwrap_or(0);
+    let Some(usage) = reported else { return Usage::default() };
+    let prompt = usage.prompt_tokens.unwrap_or(0);
+    let details = usage.prompt_tokens_details;
+    let of = |field: fn(&DetailsIn) -> Option<u64>| details.as_ref().and_then(field);
+    let cached = of(|details| details.cached_tokens).unwrap_or(0);
+    let written = of(|details| details.cache_write_tokens)
+        .or_else(|| of(|details| details.cache_creation_tokens))
+        .or(usage.cache_creation_input_tokens)
+        .unwrap_or(0);
+    // More than there is cannot have been written.
+    let written = written.min(prompt.saturating_sub(cached));
     Usage {
-        input: prompt.unwrap_or(0).saturating_sub(cached),
-        output: reported.and_then(|usage| usage.written()).unwrap_or(0),
+        input: prompt.saturating_sub(cached).saturating_sub(written),
+        output: usage.written().unwrap_or(0),
         cache_read: cached,
-        cache_write: 0,
+        cache_write: written,
     }
 }
 
@@ -430,6 +460,8 @@ fn usage(reported: Option<UsageIn>, message: &Message) -> Usage {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::model::ErrorClass;
     use crate::model::http::Intake;
@@ -653,5 +685,79 @@ mod tests {
             let error = replay([text.as_bytes()]).expect_err(bad);
             assert_eq!(error.class, class, "{bad}: {error}");
         }
+    }
+
+    #[test]
+    fn calls_of_one_id_and_two_indexes_are_two() {
+        let stream = [
+            call(r#"{"index":0,"id":"t1","function":{"name":"f","arguments":""}}"#),
+            call(r#"{"index":0,"function":{"arguments":"{\"a\":"}}"#),
+            call(r#"{"index":1,"id":"t1","function":{"name":"g","arguments":""}}"#),
+            call(r#"{"index":0,"id":"t1","function":{"arguments":"1}"}}"#),
+            call(r#"{"index":1,"id":"t1","function":{"arguments":"{\"b\":"}}"#),
+            call(r#"{"index":1,"function":{"arguments":"2}"}}"#),
+            choice("{}", r#""tool_calls""#),
+            DONE.to_owned(),
+        ];
+        let reply = replay(stream.iter().map(String::as_bytes)).expect("a reply");
+        let calls: Vec<_> = reply.message.tool_calls().collect();
+        let told: Vec<_> =
+            calls.iter().map(|call| (call.name.as_str(), call.input.as_str())).collect();
+        assert_eq!(told, [("f", r#"{"a":1}"#), ("g", r#"{"b":2}"#)]);
+        // A server that numbers no fragment, or repeats the name in each, means one call.
+        let stream = [
+            call(r#"{"id":"t1","function":{"name":"f","arguments":"{"}}"#),
+            call(r#"{"id":"t1","function":{"name":"f","arguments":"}"}}"#),
+            choice("{}", r#""tool_calls""#),
+        ];
+        let reply = replay(stream.iter().map(String::as_bytes)).expect("a reply");
+        assert_eq!(reply.message.tool_calls().count(), 1);
+    }
+
+    #[test]
+    fn usage_that_comes_with_an_error_is_kept() {
+        let error = r#"data: {"error":{"code":502,"message":"gone"},"choices":[],"usage":{"prompt_tokens":43,"completion_tokens":10}}
+
+"#;
+        let text = choice(&format!(r#"{{"content":"{}"}}"#, "word ".repeat(100)), "null");
+        let error = replay([text.as_bytes(), error.as_bytes()]).expect_err("an error");
+        assert_eq!(error.class, ErrorClass::ServerError);
+        let usage = Usage { input: 43, output: 10, ..Usage::default() };
+        assert_eq!(error.usage.as_deref(), Some(&usage));
+        // What comes after a count is estimated, and a count of nothing counts nothing.
+        let early = |completion: u64| {
+            let usage =
+                format!(r#""usage":{{"prompt_tokens":43,"completion_tokens":{completion}}}"#);
+            let counted = format!("data: {{\"choices\":[],{usage}}}\n\n");
+            let broken = replay([counted.as_bytes(), text.as_bytes()]).expect_err("it broke");
+            broken.usage.map(|usage| usage.output)
+        };
+        assert_eq!((early(0), early(7)), (Some(125), Some(132)));
+    }
+
+    #[test]
+    fn tokens_that_were_written_to_a_cache_are_counted() {
+        let written = |usage: Value| {
+            let text = choice(r#"{"content":"hi"}"#, r#""stop""#);
+            let usage = format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\n");
+            let reply = replay([text.as_bytes(), usage.as_bytes(), DONE.as_bytes()]).expect("one");
+            reply.usage
+        };
+        let expected = Usage { input: 8, output: 5, cache_read: 100, cache_write: 4_012 };
+        let details = [
+            json!({"cached_tokens": 100, "cache_write_tokens": 4_012}),
+            json!({"cached_tokens": 100, "cache_creation_tokens": 4_012}),
+        ];
+        for details in details {
+            let usage = json!({"prompt_tokens": 4_120, "completion_tokens": 5, "prompt_tokens_details": details});
+            assert_eq!(written(usage), expected);
+        }
+        let usage = json!({"prompt_tokens": 4_120, "completion_tokens": 5, "cache_creation_input_tokens": 4_012,
+            "prompt_tokens_details": {"cached_tokens": 100}});
+        assert_eq!(written(usage), expected);
+        // No more than there is.
+        let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 99}});
+        let expected = Usage { input: 0, output: 5, cache_read: 4, cache_write: 6 };
+        assert_eq!(written(usage), expected);
     }
 }

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{COMPACTION, REASONING};
+use super::usage::{UsageIn, counted};
+use super::{COMPACTION, REASONING, phase};
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
-    Arguments, Assembly, Bounds, Progress, Refusal, count, is_recordable, lenient, malformed,
+    Arguments, Assembly, Bounds, Progress, Refusal, is_recordable, lenient, malformed,
     received_input, shorten, tree,
 };
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
@@ -26,6 +27,10 @@ pub(super) struct ResponseAssembly {
     /// The index of each item that began without one, by its id; some servers give no index.
     unplaced: BTreeMap<String, u64>,
     usage: Option<UsageIn>,
+    /// The estimate of the tokens that had come when the server counted them.
+    counted_at: u64,
+    /// The bytes of contents that are not kept, as of summaries of reasoning: they come whole later.
+    passed: usize,
     end: Option<End>,
     bounds: Bounds,
 }
@@ -50,6 +55,8 @@ enum Part {
     Message {
         text: String,
         refusal: String,
+        /// What the message is for, as `commentary` or `final_answer`: it goes back as it came.
+        phase: Option<String>,
     },
     Call {
         id: String,
@@ -91,6 +98,8 @@ struct ItemIn<'a> {
     #[serde(default, deserialize_with = "lenient")]
     arguments: Option<String>,
     #[serde(default, deserialize_with = "lenient")]
+    phase: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
     content: Option<Vec<PartIn>>,
 }
 
@@ -120,22 +129,6 @@ struct ResponseIn<'a> {
 struct ReasonIn {
     #[serde(default, deserialize_with = "lenient")]
     reason: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct UsageIn {
-    #[serde(default, deserialize_with = "count")]
-    input_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "count")]
-    output_tokens: Option<u64>,
-    #[serde(default, deserialize_with = "lenient")]
-    input_tokens_details: Option<DetailsIn>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct DetailsIn {
-    #[serde(default, deserialize_with = "count")]
-    cached_tokens: Option<u64>,
 }
 
 impl Assembly for ResponseAssembly {
@@ -184,7 +177,11 @@ impl Assembly for ResponseAssembly {
             }
             "error" => return Err(refusal(event.data)),
             // Reasoning is taken whole; the others are signs of life, or of a later version.
-            _ => deltas(Delta::Alive),
+            _ => {
+                let bytes = event_in.delta.as_ref().map_or(0, String::len);
+                self.passed = self.passed.saturating_add(bytes);
+                deltas(Delta::Alive);
+            }
         }
         Ok(Progress::More)
     }
@@ -204,8 +201,11 @@ impl Assembly for ResponseAssembly {
     }
 
     fn spent(&self) -> Usage {
-        let reported = counted(self.usage);
-        Usage { output: reported.output.max(self.bounds.tokens()), ..reported }
+        self.bounds.spent(counted(self.usage), self.counted_at)
+    }
+
+    fn written(&self) -> usize {
+        self.bounds.written() + self.passed
     }
 
     fn finish(self) -> Reply {
@@ -246,7 +246,7 @@ impl ResponseAssembly {
         self.bounds.block()?;
         let item = read_item(raw)?;
         Ok(match item.r#type.as_ref() {
-            "message" => Part::Message { text: String::new(), refusal: String::new() },
+            "message" => Part::of_message(item.phase),
             "function_call" => {
                 self.bounds.call()?;
                 let (id, name) = (item.call_id.unwrap_or_default(), item.name.unwrap_or_default());
@@ -273,7 +273,8 @@ impl ResponseAssembly {
         }
         *is_done = true;
         match part {
-            Part::Message { text, refusal } => {
+            Part::Message { text, refusal, phase } => {
+                *phase = item.phase.or(phase.take());
                 let parts = item.content.unwrap_or_default();
                 let whole: String = parts.iter().filter_map(|part| part.text.as_deref()).collect();
                 let refused: String =
@@ -322,10 +323,10 @@ impl ResponseAssembly {
         if !self.items.contains_key(&index) {
             self.bounds.block()?;
         }
-        let item = self.items.entry(index).or_insert_with(|| {
-            let part = Part::Message { text: String::new(), refusal: String::new() };
-            Item { part, is_done: false }
-        });
+        let item = self
+            .items
+            .entry(index)
+            .or_insert_with(|| Item { part: Part::of_message(None), is_done: false });
         Ok(&mut item.part)
     }
 
@@ -356,7 +357,9 @@ impl ResponseAssembly {
     fn note_end(&mut self, response: &str, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
         let unreadable = |error| malformed(format!("the response cannot be read: {error}"));
         let response: ResponseIn<'_> = serde_json::from_str(response).map_err(unreadable)?;
-        self.usage = response.usage.or(self.usage);
+        if let Some(usage) = response.usage {
+            (self.usage, self.counted_at) = (Some(usage), self.bounds.tokens());
+        }
         if let Some(error) = response.error.filter(|error| error.get() != "null") {
             return Err(refusal(error.get().as_bytes()));
         }
@@ -411,7 +414,7 @@ impl ResponseAssembly {
             .items
             .into_values()
             .filter(|item| item.is_done || (is_whole && matches!(item.part, Part::Message { .. })));
-        let content = items.filter_map(|item| item.part.into_block()).collect();
+        let content = items.flat_map(|item| item.part.into_blocks()).collect();
         Message { role: Role::Assistant, content }
     }
 }
@@ -427,9 +430,17 @@ impl Part {
         }
     }
 
-    fn into_block(self) -> Option<Block> {
+    fn of_message(phase: Option<String>) -> Self {
+        Self::Message { text: String::new(), refusal: String::new(), phase }
+    }
+
+    fn into_blocks(self) -> Vec<Block> {
         match self {
-            Self::Message { text, .. } => (!text.trim().is_empty()).then_some(Block::Text(text)),
+            Self::Message { text, .. } if text.trim().is_empty() => Vec::new(),
+            Self::Message { text, phase, .. } => {
+                let phase = phase.as_deref().and_then(phase::block);
+                phase.into_iter().chain([Block::Text(text)]).collect()
+            }
             Self::Call { id, name, arguments } => {
                 // Results are joined to calls by the id, so a call without an id gets one here.
                 let id = match id.is_empty() {
@@ -437,10 +448,10 @@ impl Part {
                     false => id,
                 };
                 let input = received_input(arguments.into_text());
-                Some(Block::ToolUse(ToolCall { id, name, input }))
+                vec![Block::ToolUse(ToolCall { id, name, input })]
             }
-            Self::Kept(_, kept) => kept.map(Block::Other),
-            Self::Other => None,
+            Self::Kept(_, kept) => kept.map(Block::Other).into_iter().collect(),
+            Self::Other => Vec::new(),
         }
     }
 }
@@ -459,18 +470,6 @@ fn refusal(data: &[u8]) -> ModelError {
     let message = error["message"].as_str().unwrap_or_default();
     let told = serde_json::json!({ "error": { "type": kind, "code": kind, "message": message } });
     Refusal::read(told.to_string().as_bytes()).into_error(200)
-}
-
-/// Returns the token counts that were reported; the input includes the cached tokens, which are taken off.
-fn counted(reported: Option<UsageIn>) -> Usage {
-    let Some(usage) = reported else { return Usage::default() };
-    let cached = usage.input_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0);
-    Usage {
-        input: usage.input_tokens.unwrap_or(0).saturating_sub(cached),
-        output: usage.output_tokens.unwrap_or(0),
-        cache_read: cached,
-        cache_write: 0,
-    }
 }
 
 #[cfg(test)]
@@ -699,5 +698,45 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_phase_of_a_message_stands_before_its_text() {
+        let item = |phase: &str| {
+            event(&format!(
+                r#"{{"type":"response.output_item.done","output_index":0,"item":{{"type":"message","role":"assistant"{phase},"content":[{{"type":"output_text","text":"so"}}]}}}}"#
+            ))
+        };
+        let end =
+            event(r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#);
+        let blocks = |phase: &str| {
+            let stream = [item(phase), end.clone()];
+            replay(stream.iter().map(String::as_bytes)).expect("a reply").message.content
+        };
+        let kept = Json::parse(r#"{"type":"message_phase","phase":"commentary"}"#.to_owned());
+        let kept = Block::Other(kept.expect("JSON"));
+        assert_eq!(blocks(r#","phase":"commentary""#), [kept, Block::Text("so".to_owned())]);
+        for none in ["", r#","phase":null"#, r#","phase":7"#, r#","phase":"no word""#] {
+            assert_eq!(blocks(none), [Block::Text("so".to_owned())], "{none}");
+        }
+    }
+
+    #[test]
+    fn tokens_that_were_written_to_a_cache_are_counted() {
+        let end = event(
+            r#"{"type":"response.completed","response":{"status":"completed","output":[],"usage":{"input_tokens":4120,"output_tokens":5,"input_tokens_details":{"cached_tokens":100,"cache_write_tokens":4012}}}}"#,
+        );
+        let reply = replay([end.as_bytes()]).expect("a reply");
+        let usage = Usage { input: 8, output: 5, cache_read: 100, cache_write: 4_012 };
+        assert_eq!(reply.usage, usage);
+        let failed = event(
+            r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"no"},"usage":{"input_tokens":43,"output_tokens":10}}}"#,
+        );
+        let text = event(
+            r#"{"type":"response.output_text.delta","output_index":0,"delta":"a text of some words"}"#,
+        );
+        let error = replay([text.as_bytes(), failed.as_bytes()]).expect_err("it failed");
+        let usage = Usage { input: 43, output: 10, ..Usage::default() };
+        assert_eq!(error.usage.as_deref(), Some(&usage));
     }
 }

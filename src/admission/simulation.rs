@@ -1,0 +1,310 @@
+//! Plays agents against a provider under a clock of its own, to measure what an admission makes of limits and
+//! of noise. The tests and `cargo bench --bench governor` use it; no run does.
+//!
+//! Pure: chance comes from a seed. The agents do as `actor/model_call.rs` does: a call that was refused asks
+//! again at once, to start after its own pause.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use super::{Admission, Allowance, CallEnd, Effect, Remaining, Rules};
+use crate::id::Name;
+
+/// The longest first pause of the retry policy, drawn evenly from zero.
+const BACKOFF: Duration = Duration::from_millis(500);
+
+/// When a provider refuses a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Refuses {
+    /// Never.
+    Nothing,
+    /// By chance, this part of the calls.
+    Part(f64),
+    /// What is beyond so many calls in each window of this length.
+    Window(u32, Duration),
+    /// What finds a bucket empty: calls a second, its size, and what it holds at first.
+    Bucket(f64, f64, f64),
+    /// The first call of each agent.
+    First,
+    /// Everything until this time.
+    Until(Duration),
+}
+
+/// The status of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// 429.
+    RateLimited,
+    /// 529.
+    Overloaded,
+    /// 500, or a connection that breaks.
+    Failed,
+}
+
+/// A provider and its agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// When it refuses.
+    pub refuses: Refuses,
+    /// How it refuses.
+    pub status: Status,
+    /// What its refusals ask to wait.
+    pub retry_after: Option<Duration>,
+    /// True if its replies tell what is left of a window.
+    pub headers: bool,
+    /// Time to a refusal.
+    pub refusal: Duration,
+    /// Time to the head of a reply.
+    pub head: Duration,
+    /// Time to its end.
+    pub latency: Duration,
+    /// Time from a reply to the next call of the agent.
+    pub think: Duration,
+    /// The agents, each with one call at a time.
+    pub agents: usize,
+    /// The most calls at the same time.
+    pub max_concurrency: usize,
+    /// The time that is played.
+    pub length: Duration,
+}
+
+impl Scene {
+    /// Twenty agents that make 98 calls a second against a provider that refuses so.
+    #[must_use]
+    pub fn of(refuses: Refuses) -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            refuses,
+            status: Status::RateLimited,
+            retry_after: None,
+            headers: false,
+            refusal: ms(2),
+            head: ms(30),
+            latency: ms(50),
+            think: ms(150),
+            agents: 20,
+            max_concurrency: 20,
+            length: ms(60_000),
+        }
+    }
+}
+
+/// What came of a scene.
+#[derive(Clone, Debug, Default)]
+pub struct Played {
+    /// The calls that were taken, and those that were refused, by second.
+    pub seconds: Vec<(u32, u32)>,
+    /// The replies that each agent got.
+    pub served: Vec<u32>,
+    /// The time at which the last agent got its first reply.
+    pub all_served: Option<Duration>,
+}
+
+impl Played {
+    /// Returns the calls taken in a second, from this second on.
+    #[must_use]
+    pub fn pace(&self, from: usize) -> f64 {
+        let taken: u32 = self.seconds.iter().skip(from).map(|(taken, _)| *taken).sum();
+        f64::from(taken) / self.seconds.len().saturating_sub(from).max(1) as f64
+    }
+
+    /// Returns the most calls that were refused in a second, from this second on.
+    #[must_use]
+    pub fn most_refused(&self, from: usize) -> u32 {
+        self.seconds.iter().skip(from).map(|(_, refused)| *refused).max().unwrap_or(0)
+    }
+
+    /// Returns all calls that were refused.
+    #[must_use]
+    pub fn refused(&self) -> u32 {
+        self.seconds.iter().map(|(_, refused)| *refused).sum()
+    }
+}
+
+/// The key of a call: the number of its first attempt, and its own.
+type Key = (u64, u64);
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happens {
+    /// An agent wants to call.
+    Asks(usize),
+    /// The head of a reply comes.
+    Head(Key),
+    /// A reply ends.
+    Ends(Key),
+    /// A refusal comes.
+    Refused(Key),
+}
+
+struct Stage {
+    scene: Scene,
+    admission: Admission<Key>,
+    chance: fastrand::Rng,
+    queue: BinaryHeap<Reverse<(Duration, u64, Happens)>>,
+    calls: u64,
+    agents: BTreeMap<Key, usize>,
+    /// What is left of the window of this number, or in the bucket at this time.
+    window: (u128, u32),
+    bucket: (f64, Duration),
+    called: Vec<u32>,
+    played: Played,
+}
+
+/// Plays a scene. The same seed plays the same.
+#[must_use]
+pub fn play(scene: Scene, seed: u64) -> Played {
+    let provider = Name::new("main").expect("a name");
+    let rules = Rules { is_adaptive: true, ..Rules::of(scene.max_concurrency) };
+    let seconds = usize::try_from(scene.length.as_secs()).unwrap_or(0);
+    let level = if let Refuses::Bucket(_, _, first) = scene.refuses { first } else { 0.0 };
+    let mut stage = Stage {
+        scene,
+        admission: Admission::new(provider, rules),
+        chance: fastrand::Rng::with_seed(seed),
+        queue: BinaryHeap::new(),
+        calls: 0,
+        agents: BTreeMap::new(),
+        window: (0, 0),
+        bucket: (level, Duration::ZERO),
+        called: vec![0; scene.agents],
+        played: Played {
+            seconds: vec![(0, 0); seconds],
+            served: vec![0; scene.agents],
+            all_served: None,
+        },
+    };
+    (0..scene.agents).for_each(|agent| stage.later(Duration::ZERO, Happens::Asks(agent)));
+    stage.run();
+    stage.played
+}
+
+impl Stage {
+    fn later(&mut self, at: Duration, happens: Happens) {
+        self.calls += 1;
+        self.queue.push(Reverse((at, self.calls, happens)));
+    }
+
+    fn run(&mut self) {
+        let mut now = Duration::ZERO;
+        loop {
+            let next = self.queue.peek().map(|Reverse((at, ..))| *at);
+            let wake = self.admission.next_wake(now).map(|at| at.max(now));
+            let at = [next, wake].into_iter().flatten().min();
+            let Some(at) = at.filter(|at| *at < self.scene.length) else { return };
+            // An admission that wants to be woken at once again and again would stand still.
+            let is_wake = next.is_none_or(|next| wake.is_some_and(|wake| wake < next));
+            now = if is_wake { at.max(now + Duration::from_micros(100)) } else { at };
+            if is_wake {
+                let effects = self.admission.wake(now);
+                self.start(now, effects);
+            } else if let Some(Reverse((_, _, happens))) = self.queue.pop() {
+                self.happen(now, happens);
+            }
+        }
+    }
+
+    fn happen(&mut self, now: Duration, happens: Happens) {
+        match happens {
+            Happens::Asks(agent) => {
+                self.calls += 1;
+                self.ask(now, (self.calls, self.calls), agent, Duration::ZERO);
+            }
+            Happens::Head(key) => {
+                let left = self.left(now);
+                let told = Allowance { requests: left, tokens: None };
+                let effects = self.admission.taken(now, &key, told);
+                self.start(now, effects);
+            }
+            Happens::Ends(key) => {
+                let Some(agent) = self.agents.remove(&key) else { return };
+                let effects = self.admission.done(now, &key, CallEnd::Succeeded { tokens: 0 });
+                self.start(now, effects);
+                self.played.served[agent] += 1;
+                if self.played.all_served.is_none() && self.played.served.iter().all(|n| *n > 0) {
+                    self.played.all_served = Some(now);
+                }
+                self.later(now + self.scene.think, Happens::Asks(agent));
+            }
+            Happens::Refused(key) => {
+                let Some(agent) = self.agents.remove(&key) else { return };
+                let Scene { retry_after, status, .. } = self.scene;
+                let reason = "slow down".to_owned();
+                let end = match status {
+                    Status::RateLimited => CallEnd::RateLimited { retry_after, left: None, reason },
+                    Status::Overloaded => CallEnd::Overloaded,
+                    Status::Failed => CallEnd::Failed,
+                };
+                let effects = self.admission.done(now, &key, end);
+                self.start(now, effects);
+                let backoff = BACKOFF.mul_f64(self.chance.f64());
+                let pause = retry_after.unwrap_or(backoff);
+                self.calls += 1;
+                self.ask(now, (key.0, self.calls), agent, pause);
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Duration, key: Key, agent: usize, pause: Duration) {
+        self.agents.insert(key, agent);
+        let effects = self.admission.ask(now, key, 0, pause);
+        self.start(now, effects);
+    }
+
+    fn start(&mut self, now: Duration, effects: Vec<Effect<Key>>) {
+        for effect in effects {
+            let Effect::Admit(key) = effect else { continue };
+            let agent = self.agents[&key];
+            self.called[agent] += 1;
+            let takes = self.takes(now, agent);
+            let second = usize::try_from(now.as_secs()).unwrap_or(0);
+            if let Some((taken, refused)) = self.played.seconds.get_mut(second) {
+                *if takes { taken } else { refused } += 1;
+            }
+            if takes {
+                self.later(now + self.scene.head, Happens::Head(key));
+                self.later(now + self.scene.latency, Happens::Ends(key));
+            } else {
+                self.later(now + self.scene.refusal, Happens::Refused(key));
+            }
+        }
+    }
+
+    fn takes(&mut self, now: Duration, agent: usize) -> bool {
+        match self.scene.refuses {
+            Refuses::Nothing => true,
+            Refuses::Part(part) => self.chance.f64() >= part,
+            Refuses::First => self.called[agent] > 1,
+            Refuses::Until(end) => now >= end,
+            Refuses::Window(most, length) => {
+                let number = now.as_nanos() / length.as_nanos().max(1);
+                if self.window.0 != number {
+                    self.window = (number, 0);
+                }
+                let takes = self.window.1 < most;
+                self.window.1 += u32::from(takes);
+                takes
+            }
+            Refuses::Bucket(rate, size, _) => {
+                let (level, since) = self.bucket;
+                let level = (level + rate * now.saturating_sub(since).as_secs_f64()).min(size);
+                let takes = level >= 1.0;
+                self.bucket = (if takes { level - 1.0 } else { level }, now);
+                takes
+            }
+        }
+    }
+
+    /// Returns what the headers tell.
+    fn left(&self, now: Duration) -> Option<Remaining> {
+        let Refuses::Window(most, length) = self.scene.refuses else { return None };
+        let passed = now.as_nanos() % length.as_nanos().max(1);
+        let passed = Duration::from_nanos(u64::try_from(passed).unwrap_or(0));
+        let rest = Remaining {
+            left: u64::from(most.saturating_sub(self.window.1)),
+            resets_in: length.saturating_sub(passed),
+        };
+        self.scene.headers.then_some(rest)
+    }
+}
