@@ -52,6 +52,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
+use crate::foreign;
 use crate::printable;
 use args::{Arguments, Verb};
 use stream::{Stream, complain, say, say_json};
@@ -67,6 +68,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(arguments) => arguments,
         Err(error) => return refused(error, &arguments),
     };
+    foreign::print_no_caught_panics();
     listen_to_tracing(arguments.verbose);
     if let Err(error) = crate::tool::process::hide_memory() {
         tracing::debug!(%error, "other processes of this user can read the memory of this one");

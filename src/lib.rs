@@ -91,6 +91,8 @@ pub use crate::turn::Effect;
 
 #[doc(hidden)]
 pub mod failure;
+#[doc(hidden)]
+pub mod foreign;
 mod glob;
 #[doc(hidden)]
 pub mod id;
@@ -133,6 +135,8 @@ pub mod conversation;
 #[doc(hidden)]
 pub mod crash;
 mod disk;
+#[doc(hidden)]
+pub mod fault;
 #[doc(hidden)]
 pub mod journal;
 #[doc(hidden)]

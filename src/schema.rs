@@ -10,6 +10,8 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::foreign;
+
 /// The draft of JSON Schema in which schemas are written, as `$schema` names it.
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 
@@ -59,8 +61,8 @@ impl Schema {
         let options = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_pattern_options(PatternOptions::regex());
-        let validator =
-            options.build(&document).map_err(|error| placed(&error, error.to_string()))?;
+        let build = || options.build(&document).map_err(|error| placed(&error, error.to_string()));
+        let validator = foreign::call(build).map_err(|panic| panic.to_string())??;
         Ok(Self { document: document.into(), validator: validator.into() })
     }
 
@@ -86,6 +88,10 @@ impl Schema {
     /// Returns the first mistakes with their places in the value. The text is bounded and does not
     /// repeat the value.
     pub fn check(&self, value: &Value) -> Result<(), String> {
+        foreign::call(|| self.mistakes(value)).unwrap_or_else(|panic| Err(panic.to_string()))
+    }
+
+    fn mistakes(&self, value: &Value) -> Result<(), String> {
         let mut found = self.validator.iter_errors(value);
         let named: Vec<String> =
             found.by_ref().take(MOST_NAMED).map(|error| told(&error)).collect();

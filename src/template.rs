@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::foreign;
+
 /// The most instructions that one rendering may take: it stops an endless loop in a template within
 /// about a second.
 const FUEL: u64 = 5_000_000;
@@ -72,12 +74,25 @@ impl From<minijinja::Error> for TemplateError {
     }
 }
 
+impl TemplateError {
+    fn whole(message: String) -> Self {
+        Self { message, line: 1, range: None }
+    }
+}
+
+/// Calls MiniJinja, which panics over some expressions: `4 is divisibleby(0)`.
+fn foreign<T>(code: impl FnOnce() -> Result<T, TemplateError>) -> Result<T, TemplateError> {
+    foreign::call(code).unwrap_or_else(|panic| {
+        Err(TemplateError::whole(format!("the template language crashed ({panic})")))
+    })
+}
+
 /// Renders a template with the fields of the object `values`.
 ///
 /// # Errors
 /// Returns an error if the template cannot be parsed or uses a value that is not defined.
 pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
-    Ok(bounds::render(&ENVIRONMENT, template, Cell::from(Serde(values)))?)
+    foreign(|| Ok(bounds::render(&ENVIRONMENT, template, Cell::from(Serde(values)))?))
 }
 
 /// Evaluates an expression (without braces) with the fields of the object `values`.
@@ -85,16 +100,13 @@ pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
 /// # Errors
 /// Returns an error if the expression cannot be parsed or uses a value that is not defined.
 pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
-    let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
-    // An unknown name alone is no error for MiniJinja: it returns the undefined value.
-    if value.is_undefined() {
-        let message = format!("undefined value: `{}`", expression.trim());
-        return Err(TemplateError { message, line: 1, range: None });
-    }
-    serde_json::to_value(&value).map_err(|error| TemplateError {
-        message: error.to_string(),
-        line: 1,
-        range: None,
+    foreign(|| {
+        let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
+        // An unknown name alone is no error for MiniJinja: it returns the undefined value.
+        if value.is_undefined() {
+            return Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim())));
+        }
+        serde_json::to_value(&value).map_err(|error| TemplateError::whole(error.to_string()))
     })
 }
 
@@ -104,7 +116,7 @@ pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError
 /// # Errors
 /// Returns an error in the same cases as [`evaluate`], except that an undefined result is false.
 pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
-    Ok(bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?.is_true())
+    foreign(|| Ok(bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?.is_true()))
 }
 
 /// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
@@ -113,12 +125,14 @@ pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> 
 /// Returns an error if the template cannot be parsed, or if it uses a filter, a test or another
 /// template that does not exist.
 pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
-    bounds::check_depth(template, false)?;
-    let parsed = ENVIRONMENT.template_from_str(template)?;
-    let compiled = get_compiled_template(&parsed);
-    let blocks = compiled.blocks.values();
-    blocks.chain([&compiled.instructions]).try_for_each(known)?;
-    Ok(parsed.undeclared_variables(true).into_iter().collect())
+    foreign(|| {
+        bounds::check_depth(template, false)?;
+        let parsed = ENVIRONMENT.template_from_str(template)?;
+        let compiled = get_compiled_template(&parsed);
+        let blocks = compiled.blocks.values();
+        blocks.chain([&compiled.instructions]).try_for_each(known)?;
+        Ok(parsed.undeclared_variables(true).into_iter().collect())
+    })
 }
 
 /// Returns the dotted names that an expression reads.
@@ -126,9 +140,12 @@ pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateErr
 /// # Errors
 /// Returns an error in the same cases as [`names_in_template`].
 pub fn names_in_expression(expression: &str) -> Result<BTreeSet<String>, TemplateError> {
-    bounds::check_depth(expression, true)?;
     // Errors of its syntax have their place in the expression itself.
-    ENVIRONMENT.compile_expression(expression)?;
+    foreign(|| {
+        bounds::check_depth(expression, true)?;
+        ENVIRONMENT.compile_expression(expression)?;
+        Ok(())
+    })?;
     const BEFORE: &str = "{{ ";
     names_in_template(&format!("{BEFORE}{expression} }}}}")).map_err(|error| TemplateError {
         range: error.range.map(|range| {

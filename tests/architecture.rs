@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The top-level modules in layers, from bottom to top. A module may use those of the layers
 /// before its own, and those that stand before it in its own.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["failure", "glob", "id", "message", "output", "printable", "spending"]),
+    ("words", &["failure", "foreign", "glob", "id", "message", "output", "printable", "spending"]),
     (
         "decisions",
         &[
@@ -29,7 +29,10 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "run_machine",
         ],
     ),
-    ("ports", &["crash", "disk", "store", "journal", "conversation", "tool", "model", "trust"]),
+    (
+        "ports",
+        &["crash", "fault", "disk", "store", "journal", "conversation", "tool", "model", "trust"],
+    ),
     ("actors", &["actor"]),
     ("application", &["config", "report", "run"]),
     ("command line", &["exit", "cli"]),
@@ -362,6 +365,18 @@ fn decisions_neither_wait_nor_look_at_the_clock() {
     for source in sources().iter().filter(is_lower).filter(|source| !source.is_test()) {
         let code = source.code();
         for name in banned {
+            assert!(!code.contains(name), "{}: `{name}`", source.path.display());
+        }
+    }
+}
+
+#[test]
+fn one_file_starts_the_work_of_actors() {
+    let starts = ["tokio::spawn(", "spawn_blocking(", "JoinSet", "catch_unwind", "thread::spawn"];
+    let actors = sources().into_iter().filter(|source| source.module() == "actor");
+    for source in actors.filter(|source| !source.is_test() && !source.path.ends_with("work.rs")) {
+        let code = source.code();
+        for name in starts {
             assert!(!code.contains(name), "{}: `{name}`", source.path.display());
         }
     }

@@ -20,6 +20,7 @@ mod first_hour;
 mod full;
 mod gates;
 mod graphs;
+mod guests;
 mod hooks;
 mod hostile_config;
 mod hostile_prompt;

@@ -11,9 +11,7 @@ mod summaries;
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::past::{FoldError, Folded};
@@ -26,13 +24,13 @@ use super::compaction_step;
 use super::given::Given;
 use super::lost_calls::{self, Lost};
 use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
-use super::panic::panic_text;
 use super::record_right::RecordRight;
 use super::services::Services;
 use super::spans;
 use super::step::{Answers, Past, SlotReturn, StepContext};
 use super::summarise;
 use super::summary::SummaryError;
+use super::work::{Helper, Work};
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
@@ -80,7 +78,7 @@ pub struct State {
     finishing: bool,
     /// True if a step was given up because it did not end within its grace period.
     gave_up: bool,
-    steps: JoinSet<()>,
+    steps: Work,
     /// The table of answers that its steps wait for.
     answers: Arc<Answers>,
     /// The summary that is written ahead of need, if there is one.
@@ -88,7 +86,7 @@ pub struct State {
     /// Number of summaries written ahead so far.
     aheads: u64,
     /// The task that waits for that summary beside the steps.
-    beside: JoinSet<()>,
+    beside: Work,
     cancel: CancellationToken,
     /// Cancelled when not even a reply that is on its way is waited for.
     abandon: CancellationToken,
@@ -138,11 +136,11 @@ impl Actor for Agent {
             busy: false,
             finishing: false,
             gave_up: false,
-            steps: JoinSet::new(),
+            steps: Work::default(),
             answers: Arc::new(Answers::new(Caller::Agent(self.id.clone()))),
             ahead: None,
             aheads: 0,
-            beside: JoinSet::new(),
+            beside: Work::default(),
             cancel: CancellationToken::new(),
             abandon: CancellationToken::new(),
             is_calling: false,
@@ -200,10 +198,9 @@ impl Actor for Agent {
                 // its futures are dropped, and with them the process groups of its calls. A step
                 // that cannot be dropped keeps the agent, until the supervisor kills it.
                 state.gave_up = true;
-                let mut given_up = std::mem::take(&mut state.steps);
-                given_up.abort_all();
+                let given_up = std::mem::take(&mut state.steps).give_up();
                 self.start(&myself, state, async move {
-                    while given_up.join_next().await.is_some() {}
+                    given_up.await;
                     process::killed_groups_are_gone().await;
                     Ok(Vec::new())
                 });
@@ -222,7 +219,6 @@ impl Agent {
         result: Result<Vec<SharedRecord>, StepError>,
     ) -> Result<(), ActorProcessingErr> {
         state.busy = false;
-        while state.steps.try_join_next().is_some() {}
         match result {
             Ok(records) => {
                 for record in &records {
@@ -426,12 +422,10 @@ impl Agent {
         (state.busy, state.is_calling) = (true, false);
         let (step, myself) = (state.step, myself.clone());
         let body = body.instrument(state.span.clone());
-        // In a `JoinSet` and not by `tokio::spawn`: it is dropped with the state and then aborts
-        // the step, also when the actor is killed. A spawned task would outlive the actor.
-        state.steps.spawn(async move {
-            let result = std::panic::AssertUnwindSafe(body).catch_unwind().await;
-            let result =
-                result.unwrap_or_else(|panic| Err(StepError::Crashed(panic_text(panic.as_ref()))));
+        // The work is dropped with the state and then aborts the step, also when the actor is killed. A
+        // spawned task would outlive the actor.
+        state.steps.start(Helper::Step, body, move |result| {
+            let result = result.unwrap_or_else(|panic| Err(StepError::Crashed(panic.to_string())));
             // An agent that has ended needs no result: its successor starts from the journal.
             let _ = myself.send_message(AgentMsg::StepDone { step, result });
         });

@@ -6,13 +6,10 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
-
 use super::hooks;
 use super::mail::StepError;
-use super::panic::panic_text;
 use super::step::StepContext;
-use super::{permission, tool_context};
+use super::{permission, tool_context, work};
 use crate::context::Edit;
 use crate::context::layers::attachments::{self, Material, Reread};
 use crate::context::layers::inventory::Inventory;
@@ -89,11 +86,10 @@ async fn reread(
             let key = CallKey::derive(run, agent, context.turn, 0, tool, input.as_str());
             let mut tool_context = tool_context::tool_context(context, key);
             tool_context.timeout = READ_WITHIN;
-            let work = async move { called.call(input, tool_context).await };
-            let work = std::panic::AssertUnwindSafe(work).catch_unwind();
+            let work = work::caught(async move { called.call(input, tool_context).await });
             match tokio::time::timeout(READ_WITHIN, work).await {
                 Ok(Ok(result)) => result.map_err(|error| error.to_string()),
-                Ok(Err(panic)) => Err(format!("{tool} crashed ({})", panic_text(panic.as_ref()))),
+                Ok(Err(panic)) => Err(format!("{tool} crashed ({panic})")),
                 Err(_) => Err(format!("{tool} took too long")),
             }
         }

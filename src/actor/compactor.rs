@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use self::queue::Queue;
@@ -21,8 +21,10 @@ use super::gateway::Permits;
 use super::mail::{AgentMsg, Caller, CompactorMsg};
 use super::services::Services;
 use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
+use super::work::{Helper, Work};
 use crate::context::{CompactionBreaker, CompactionTrigger};
 use crate::event::Draft;
+use crate::foreign::Panicked;
 use crate::id::{AgentId, Name};
 use crate::policy::{Breaker, BreakerState};
 
@@ -38,7 +40,7 @@ pub struct Books {
     finished: Vec<Finished>,
     breakers: HashMap<Name, Breaker>,
     born: Instant,
-    workers: JoinSet<()>,
+    workers: Work,
     permits: Arc<Permits>,
 }
 
@@ -50,7 +52,7 @@ impl Default for Books {
             finished: Vec::new(),
             breakers: HashMap::new(),
             born: Instant::now(),
-            workers: JoinSet::new(),
+            workers: Work::default(),
             permits: Arc::new(Permits::new(Caller::Compactor)),
         }
     }
@@ -87,7 +89,7 @@ pub struct Compactor {
 /// The state of the compactor beside its books.
 #[derive(Debug, Default)]
 pub struct State {
-    records: JoinSet<()>,
+    records: Work,
 }
 
 impl Actor for Compactor {
@@ -202,8 +204,13 @@ impl Compactor {
         let (services, shelf, permits) =
             (self.services.clone(), Arc::downgrade(&self.books), books.permits.clone());
         let of_worker = key.clone();
-        let worker = books.workers.spawn(async move {
-            let (answer, success) = writing::work(&services, job, &permits).await;
+        let writer = services.clone();
+        let write = async move { writing::work(&writer, job, &permits).await };
+        let worker = books.workers.start(Helper::Summary, write, move |end| {
+            let crashed = |panic: Panicked| {
+                (Err(SummaryError::Crashed(panic.to_string()).into()), Some(false))
+            };
+            let (answer, success) = end.unwrap_or_else(crashed);
             // The books are held weakly: they own the workers, and a cycle would keep both alive
             // after the run. If they are gone, the run is over and nobody wants the summary.
             let Some(books) = shelf.upgrade() else { return };
@@ -218,7 +225,6 @@ impl Compactor {
 
     /// Handles the results of workers: reports them to the breakers and answers the agents.
     fn take_in(&self, books: &mut Books, changes: &mut Vec<BreakerState>) {
-        while books.workers.try_join_next().is_some() {}
         for Finished { key, answer, success } in std::mem::take(&mut books.finished) {
             if let Some(under_way) = books.under_way.remove(&key) {
                 changes.extend(books.judge(&under_way, success));
@@ -236,9 +242,8 @@ impl Compactor {
     /// Records the breaker's state in a task beside the mailbox: the handler must not wait for the
     /// disk.
     fn record(&self, breaker: BreakerState, state: &mut State) {
-        while state.records.try_join_next().is_some() {}
         let services = self.services.clone();
-        state.records.spawn(async move {
+        state.records.leave(Helper::CompactorRecord, async move {
             // A journal that fails stops the run by itself.
             let event = CompactionBreaker { state: breaker };
             let _ = services.journal.append(vec![Draft::run(event)]).await;

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use super::lost_calls::{self, Begun, Traces};
 use super::services::Services;
 use super::step::forget_results;
+use super::work::{self, Helper};
 use crate::crash::{self, Point};
 use crate::event::{Draft, Event};
 use crate::id::{AgentId, Name};
@@ -99,13 +100,12 @@ pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalE
 /// Returns an error if the journal failed.
 pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
     let (traces, watch) = (Traces::of(services), services.watch.clone());
-    let drafts = tokio::task::spawn_blocking(move || {
+    let drafts = work::blocking(Helper::IdleCalls, move || {
         let mut drafts = ends(&traces, idle)?;
         tell_of_changes(&watch, &mut drafts);
         Ok(drafts)
     });
     let drafts = drafts.await;
-    // A blocking task is lost only when the runtime shuts down.
     let drafts = drafts.unwrap_or(Err(JournalError::Closed))?;
     let records = services.journal.append(drafts).await?;
     forget_results(services.store.clone(), &records);

@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use ractor::concurrency::JoinHandle;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::mail::{AgentMsg, CallId, Caller, CompactorMsg, GatewayMsg};
 use super::replies::Replies;
 use super::services::Services;
+use super::work::{Helper, Work};
 use crate::admission::{Admission, Allowance, CallEnd, Effect};
 pub use crate::admission::{OnQuota, PerMinute, QuotaRule, Rules};
 use crate::event::{Draft, Event};
@@ -68,7 +68,7 @@ pub struct Gateway {
 #[derive(Debug, Default)]
 pub struct State {
     timer: Option<JoinHandle<Result<(), ractor::MessagingErr<GatewayMsg>>>>,
-    records: JoinSet<()>,
+    records: Work,
 }
 
 impl Actor for Gateway {
@@ -178,9 +178,8 @@ impl Gateway {
     /// Records an event in a task beside the mailbox: waiting for the disk here would delay every
     /// caller. Finished tasks are removed when the next event is recorded.
     fn record(&self, event: Event, state: &mut State) {
-        while state.records.try_join_next().is_some() {}
         let services = self.services.clone();
-        state.records.spawn(async move {
+        state.records.leave(Helper::GatewayRecord, async move {
             // A journal that fails stops the run by itself.
             let _ = services.journal.append(vec![Draft::run(event)]).await;
         });

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::mail::StepError;
 use super::services::Services;
+use super::work::{self, Helper};
 use crate::output::Output;
 use crate::spec::OutputFormat;
 
@@ -36,7 +37,7 @@ impl Given {
         let Self { name, output, form } = self;
         let text = form.body(&services.whole_text(&output).await?).to_owned();
         let store = services.store.clone();
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = work::blocking(Helper::Given, move || {
             let stored = store.store(&text)?;
             let folder = std::path::absolute(store.results_dir())?;
             Ok::<_, std::io::Error>((folder.join(&stored.hash), text))

@@ -13,6 +13,7 @@ use super::services::Services;
 use super::step::{StepContext, StepResult, finished, killed};
 use super::tool_run;
 use super::unknown::{self, Settled};
+use super::work::{self, Helper};
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -123,7 +124,8 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
     let (traces, turn) = (Traces::of(&context.services), context.turn);
     let agent = context.agent.clone();
     let calls = lost.clone();
-    let found = tokio::task::spawn_blocking(move || results(&traces, &agent, turn, lost)).await;
+    let found =
+        work::blocking(Helper::LostCalls, move || results(&traces, &agent, turn, lost)).await;
     let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
     crash::pass(Point::BeforeRepair);
     let is_unknown = |finished: &ToolFinished| finished.status == ToolStatus::Unknown;

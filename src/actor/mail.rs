@@ -85,6 +85,8 @@ pub enum SupervisorMsg {
     Disk(DiskSpace),
     /// A timer of the run is due.
     Wake,
+    /// Work that the supervisor cannot do without has crashed.
+    HelperCrashed(String),
     /// The journal cannot be written.
     JournalFailed(JournalError),
 }

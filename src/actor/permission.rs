@@ -9,6 +9,7 @@ use super::mail::SupervisorMsg;
 use super::questions::{self, Here};
 use super::services::{Effect, Question};
 use super::step::StepContext;
+use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
@@ -266,7 +267,7 @@ async fn seen(context: &StepContext, name: &str, input: &Json) -> Seen {
         let before = change.as_ref().map(|change| before(change, &workspace)).unwrap_or_default();
         Seen { change, before, scripts: tool.scripts(&input, &workspace) }
     };
-    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+    work::blocking(Helper::Preview, look).await.unwrap_or_default()
 }
 
 /// Returns the content that a call would change: the one that is shown, or that of a file that cannot be shown.

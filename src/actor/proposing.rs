@@ -9,6 +9,7 @@ use super::mail::SupervisorMsg;
 use super::permission;
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
+use super::work::{self, Helper};
 use crate::id::Name;
 use crate::message::Json;
 use crate::permission::Permissions;
@@ -106,7 +107,7 @@ async fn read(
     };
     let (planner, by) = (planner.clone(), context.agent.clone());
     let own = text.to_owned();
-    let read = tokio::task::spawn_blocking(move || planner.read(&by, &definition, &own)).await;
+    let read = work::blocking(Helper::Proposal, move || planner.read(&by, &definition, &own)).await;
     let read = read.map_err(|error| ToolError::Failed(error.to_string()))?;
     Ok(read.and_then(|proposed| {
         // A model wrote the command, so it needs the sandbox that is wanted.

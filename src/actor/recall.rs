@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::step::{Past, StepContext};
+use super::work::{self, Helper};
 use crate::context::recall::{NotThere, Page, Query, Recall, Wanted};
 use crate::disk;
 use crate::event::SharedRecord;
@@ -176,12 +177,8 @@ fn reading(what: &'static str) -> impl Fn(io::Error) -> ToolError {
 async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        // A panic is a bug here: it is passed on to the code that guards the step.
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(ToolError::Cancelled),
-    }
+    let crashed = |panic| Err(ToolError::Failed(format!("the tool crashed ({panic})")));
+    work::blocking(Helper::Recall, work).await.unwrap_or_else(crashed)
 }
 
 #[cfg(test)]

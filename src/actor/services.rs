@@ -18,6 +18,7 @@ use super::briefing::{Briefing, Briefings, Stock};
 use super::mail::SupervisorMsg;
 use super::model_service::ModelService;
 use super::replies::Replies;
+use super::work::{self, Helper};
 
 use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, CallKey, Name, RunId};
@@ -230,7 +231,7 @@ impl Services {
             return;
         }
         let watch = self.watch.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || watch.begin()).await {
+        if let Err(error) = work::blocking(Helper::Watch, move || watch.begin()).await {
             tracing::warn!(%error, "the workspace was not looked at");
         }
     }
@@ -244,7 +245,7 @@ impl Services {
             return Vec::new();
         }
         let (watch, agent) = (self.watch.clone(), agent.cloned());
-        let looking = tokio::task::spawn_blocking(move || watch.ended(agent.as_ref()));
+        let looking = work::blocking(Helper::Watch, move || watch.ended(agent.as_ref()));
         looking.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the workspace was not looked at");
             Vec::new()
@@ -293,9 +294,8 @@ impl Services {
         }
         let (folder, output) = (self.store.results_dir().to_owned(), output.clone());
         let read = move || store::whole_text(&folder, &output);
-        // A blocking task is lost only when the runtime shuts down.
-        let mut text =
-            tokio::task::spawn_blocking(read).await.map_err(|_| JournalError::Closed)??;
+        let crashed = |_| JournalError::Closed;
+        let mut text = work::blocking(Helper::StoredText, read).await.map_err(crashed)??;
         // A result of an earlier version was stored as it came.
         self.secrets.redact(&mut text);
         Ok(text)
@@ -307,7 +307,7 @@ impl Services {
             return output;
         }
         let (store, text) = (self.store.clone(), output.text.clone());
-        let stored = tokio::task::spawn_blocking(move || store.store(text)).await;
+        let stored = work::blocking(Helper::OutputStore, move || store.store(text)).await;
         match stored {
             Ok(Ok(stored)) => {
                 let end = output.text.floor_char_boundary(INLINE_BYTES);

@@ -13,6 +13,7 @@ use super::record_right::RecordRight;
 use super::replies::Replies;
 use super::services::Services;
 use super::summary::SummaryAnswer;
+use super::work::{self, Helper};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
@@ -182,7 +183,7 @@ pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
     let keys: Vec<_> = keys.collect();
     if !keys.is_empty() {
         // Nobody waits for this task: files that it leaves are removed when the run ends.
-        tokio::task::spawn_blocking(move || {
+        work::leave_blocking(Helper::Forget, move || {
             keys.iter().for_each(|key| Spool::of(&store).forget_result(key));
         });
     }
@@ -266,7 +267,7 @@ pub(super) async fn settled(
     for AppliedEdit { edited, spills } in changes {
         for spill in spills {
             let spool = context.services.store.clone();
-            let stored = tokio::task::spawn_blocking(move || spool.store(spill.text)).await;
+            let stored = work::blocking(Helper::Spill, move || spool.store(spill.text)).await;
             let stored = stored.map_err(|error| StepError::Crashed(error.to_string()))?;
             stored.map_err(|error| JournalError::io("cannot store a result", &error))?;
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,9 @@ use super::record_right::RecordRight;
 use super::run_end::RunEnd;
 use super::services::Services;
 use super::transcript_writer::Feed;
+use super::work::{Helper, Work};
 use crate::event::Draft;
+use crate::foreign::Panicked;
 use crate::id::{AgentId, Name};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{stamp, track};
@@ -96,7 +98,7 @@ pub struct State {
     timer: Option<(tokio::time::Duration, AbortHandle)>,
     /// Tasks that run beside the mailbox; dropping the set aborts them, so they end with the
     /// supervisor.
-    work: JoinSet<()>,
+    work: Work,
 }
 
 impl State {
@@ -165,10 +167,12 @@ impl Actor for Supervisor {
             folding: HashMap::new(),
             hook: CancellationToken::new(),
             timer: None,
-            work: JoinSet::new(),
+            work: Work::default(),
         };
-        state.work.spawn(proposals::record_in_order(self.services.clone(), myself.clone(), queue));
-        state.work.spawn(tell_of_disk(self.services.journal.room(), myself.clone()));
+        let recorder = proposals::record_in_order(self.services.clone(), myself.clone(), queue);
+        state.work.start(Helper::Recorder, recorder, needed(&myself, Helper::Recorder));
+        let watch = tell_of_disk(self.services.journal.room(), myself.clone());
+        state.work.start(Helper::DiskWatch, watch, needed(&myself, Helper::DiskWatch));
         // The address is known before the first agent exists. A batch that is committed before
         // `listen` is not announced: it waits in the feed until `post_start` takes it in.
         let _ = self.services.addresses.supervisor.set(myself.clone());
@@ -203,9 +207,6 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        // Finished tasks are removed here; otherwise the set would grow for as long as the run
-        // lasts.
-        while state.work.try_join_next().is_some() {}
         let now = state.now();
         match message {
             SupervisorMsg::News => state.take_in(),
@@ -248,6 +249,7 @@ impl Actor for Supervisor {
                 state.timer = None;
                 state.machine.wake(now);
             }
+            SupervisorMsg::HelperCrashed(reason) => return Err(reason.into()),
             SupervisorMsg::JournalFailed(error) => {
                 self.finish(&myself, state, RunEnd::JournalFailed(error));
             }
@@ -324,8 +326,8 @@ impl Supervisor {
         *count += 1;
         tracing::error!(%service, error, restart = *count, "a serving actor crashed");
         let (pause, myself) = (RestartPolicy::pause(*count), myself.clone());
-        state.work.spawn(async move {
-            tokio::time::sleep(pause).await;
+        let paused = tokio::time::sleep(pause);
+        state.work.start(Helper::ServicePause, paused, move |_| {
             let _ = myself.send_message(SupervisorMsg::StartService(place));
         });
     }
@@ -371,6 +373,21 @@ impl Supervisor {
         };
         state.serving_by_actor.insert(id, place);
         Ok(())
+    }
+}
+
+/// Tells the supervisor that work has crashed that it cannot do without: it crashes too.
+fn needed<T>(
+    supervisor: &ActorRef<SupervisorMsg>,
+    helper: Helper,
+) -> impl FnOnce(Result<T, Panicked>) + Send + 'static {
+    let supervisor = supervisor.clone();
+    move |ended| {
+        if let Err(panic) = ended {
+            let reason = format!("its helper `{}` crashed ({panic})", helper.name());
+            // A supervisor that has ended needs no helpers.
+            let _ = supervisor.send_message(SupervisorMsg::HelperCrashed(reason));
+        }
     }
 }
 

@@ -8,27 +8,25 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
-
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tracing::{Instrument, Span};
 
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
-use super::panic::panic_text;
 use super::permission::Decision;
 use super::questions;
 use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Settled};
+use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};
 use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
+use crate::foreign::Panicked;
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::basis::Basis;
 use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
@@ -113,7 +111,9 @@ async fn run_group(
         }
         return Ok(());
     }
-    let mut running = JoinSet::new();
+    // Its permits bound what waits here: at most one result for each call of the group.
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let mut running = Work::default();
     let mut before = None;
     // It gives its permits in the order of asking, so the calls begin in their order.
     let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
@@ -121,17 +121,27 @@ async fn run_group(
         let (context, room) = (context.clone(), room.clone());
         let is_delegation = call.call.name == "delegate";
         let ticket = if is_delegation { Ticket::after(&mut before) } else { Ticket::default() };
+        let (of, made) = (context.clone(), call.clone());
         let run = async move {
             let _place = if is_delegation { None } else { room.acquire().await.ok() };
             run_one(&context, &call, ticket).await
         };
-        running.spawn(run.instrument(Span::current()));
+        let tell = tell.clone();
+        running.start(Helper::Call, run.instrument(Span::current()), move |end| {
+            let lost = |panic| {
+                let result = Err(crashed(&panic));
+                Some(ended(&of, &made, result, Duration::ZERO, ToolError::told))
+            };
+            // A step that was given up needs no results.
+            let _ = tell.send(end.unwrap_or_else(lost));
+        });
     }
-    while let Some(first) = running.join_next().await {
+    drop(tell);
+    while let Some(first) = told.recv().await {
         // Other results that are ready are recorded in the same batch: one sync for all of them.
-        let mut ready: Vec<ToolFinished> = first.into_iter().flatten().collect();
-        while let Some(Some(next)) = running.join_next().now_or_never() {
-            ready.extend(next.into_iter().flatten());
+        let mut ready: Vec<ToolFinished> = first.into_iter().collect();
+        while let Ok(next) = told.try_recv() {
+            ready.extend(next);
         }
         records.extend(settled(context, ready).await?);
     }
@@ -206,18 +216,15 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
     let began = Instant::now();
     // A tool that panics must not end the agent: its panic becomes an error result.
     let span = spans::tool(&call.call);
-    let body = std::panic::AssertUnwindSafe(dispatch(context, call, ticket).instrument(span));
-    let mut result = match body.catch_unwind().await {
+    let body = dispatch(context, call, ticket).instrument(span);
+    let mut result = match work::caught(body).await {
         // It has not begun: a resumed run asks again.
         Ok(Err(ToolError::Unanswered)) => return None,
         Ok(result) if was_cancelled(context, &result) && call.effect.is_repeatable() => {
             return None;
         }
         Ok(result) => result,
-        Err(panic) => {
-            let reason = panic_text(panic.as_ref());
-            Err(ToolError::Failed(format!("the tool crashed ({reason})")))
-        }
+        Err(panic) => Err(crashed(&panic)),
     };
     let mut source = ResultSource::Live;
     if let Ok(output) = &mut result {
@@ -235,6 +242,10 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
     let ended = ended(context, call, result, began.elapsed(), ToolError::told);
     // The source differs only if the view already shows the same text.
     Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
+}
+
+fn crashed(panic: &Panicked) -> ToolError {
+    ToolError::Failed(format!("the tool crashed ({panic})"))
 }
 
 /// Returns true if a call was ended because its agent must end.
@@ -339,7 +350,7 @@ async fn begin(
             let (tool, input) = (tool.clone(), call.call.input.clone());
             let workspace = context.services.workspace.clone();
             let foreseen = move || tool.foresee(&input, &workspace);
-            let foreseen = tokio::task::spawn_blocking(foreseen).await;
+            let foreseen = work::blocking(Helper::Foresight, foreseen).await;
             foreseen.map_err(|error| ToolError::Failed(error.to_string()))?
         }
     };

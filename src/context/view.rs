@@ -12,7 +12,7 @@ mod shared;
 mod turns;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -202,10 +202,8 @@ impl View {
     pub fn apply(&mut self, edit: &Edit) -> Result<(), serde_json::Error> {
         match edit {
             Edit::ClearResults { results } => {
-                for cleared in results {
-                    self.clear(cleared)?;
-                }
-                Ok(())
+                // A message is read and written once, however many of its results are cleared.
+                results.chunk_by(|a, b| a.message == b.message).try_for_each(|of| self.clear(of))
             }
             Edit::Replace { from, to, with } => {
                 self.replace_turns(*from, *to, with.first());
@@ -391,21 +389,25 @@ impl View {
         }
     }
 
-    fn clear(&mut self, cleared: &ClearedResult) -> Result<(), serde_json::Error> {
-        self.note_cleared(cleared);
-        self.take_apart_at(self.slots.partition_point(|slot| slot.to <= cleared.message));
-        let Some(place) = self.place_of(cleared.message) else { return Ok(()) };
+    /// Clears results of one message.
+    fn clear(&mut self, cleared: &[ClearedResult]) -> Result<(), serde_json::Error> {
+        let Some(ClearedResult { message: number, .. }) = cleared.first() else { return Ok(()) };
+        self.note_cleared(*number, cleared);
+        self.take_apart_at(self.slots.partition_point(|slot| slot.to <= *number));
+        let Some(place) = self.place_of(*number) else { return Ok(()) };
         let slot = &self.slots[place];
         let mut message: Message = slot.entry.json.decode()?;
+        let texts: HashMap<_, _> =
+            cleared.iter().map(|result| (result.tool_use_id.as_str(), &result.text)).collect();
         for block in &mut message.content {
             if let Block::ToolResult(result) = block
-                && result.tool_use_id == cleared.tool_use_id
+                && let Some(text) = texts.get(result.tool_use_id.as_str())
             {
-                result.content = ResultContent::Text(cleared.text.clone());
+                result.content = ResultContent::Text((*text).clone());
             }
         }
         self.rewrite(place, &message);
-        self.join_touching(cleared.message, cleared.message);
+        self.join_touching(*number, *number);
         Ok(())
     }
 

@@ -4,10 +4,9 @@
 //! been written with it.
 
 use minijinja::machinery::{Token, tokenize};
-use minijinja::value::{Serde, Value as Cell};
 use serde_json::Value;
 
-use super::{ENVIRONMENT, TemplateError, bounds};
+use super::TemplateError;
 
 /// An argument that cannot be given to the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -77,8 +76,7 @@ pub fn render(template: &str, values: &Value) -> Result<Option<String>, BadArgum
     if !form.has_tags {
         return Ok(Some(template.to_owned()));
     }
-    let rendered = bounds::render(&ENVIRONMENT, template, Cell::from(Serde(values)));
-    let text = rendered.map_err(TemplateError::from)?;
+    let text = super::render(template, values)?;
     let template = || template.to_owned();
     if text.contains('\0') {
         return Err(BadArgument::Nul { template: template() });

@@ -35,7 +35,7 @@ prompt = "after {{ tasks.plan.output }}: {{ tasks.each.outputs | length }}"
 depends_on = ["plan", "each"]
 "#;
 
-fn allowing(plan: &str) -> Desk {
+pub(super) fn allowing(plan: &str) -> Desk {
     let desk = desk(plan, "");
     let text =
         desk.read("agents.toml").replace("[permissions]\n", "[permissions]\nplan = 'allow'\n");

@@ -4,18 +4,18 @@
 //! `turn_boundary` decides when one is due. At most one summary at a time is written ahead, while
 //! the agent continues; at a turn boundary it is compared with the view and applied or dropped.
 
-use futures_util::FutureExt;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::{Agent, State};
 use crate::actor::compaction_step::{self, Announcement, Compaction, Covered, Held};
 use crate::actor::mail::AgentMsg;
-use crate::actor::panic::panic_text;
 use crate::actor::summarise::Source;
 use crate::actor::summary::{NoSummary, SummaryAnswer, SummaryError};
+use crate::actor::work::Helper;
 use crate::context::Spent;
 use crate::context::layers::summary::Summary;
+use crate::foreign::Panicked;
 use crate::model::Request;
 use crate::turn_boundary::{Ahead, ByProvider, Due, Summarise, Writer};
 
@@ -59,10 +59,9 @@ impl Agent {
         let (durable, announced) = oneshot::channel();
         let myself = myself.clone();
         let body = compaction_step::prepare(self.context(state), announced, due, source);
-        state.beside.spawn(async move {
-            let answer = std::panic::AssertUnwindSafe(body).catch_unwind().await;
-            let crashed = |text| NoSummary::from(SummaryError::Crashed(text));
-            let answer = answer.unwrap_or_else(|panic| Err(crashed(panic_text(panic.as_ref()))));
+        state.beside.start(Helper::SummaryAhead, body, move |answer| {
+            let crashed = |panic: Panicked| SummaryError::Crashed(panic.to_string());
+            let answer = answer.unwrap_or_else(|panic| Err(NoSummary::from(crashed(panic))));
             // An agent that has ended needs no answer: its successor asks again.
             let _ = myself.send_message(AgentMsg::Summarised { number, answer: Box::new(answer) });
         });
@@ -77,7 +76,6 @@ impl Agent {
         number: u64,
         answer: SummaryAnswer,
     ) {
-        while state.beside.try_join_next().is_some() {}
         let current = state.ahead.as_mut().filter(|ahead| ahead.number == number);
         let Some(ahead) = current else { return };
         ahead.answer = Some(answer);

@@ -4,16 +4,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::briefing::Briefing;
 use crate::actor::gateway::Permits;
 use crate::actor::model_call::{self, CallError};
 use crate::actor::model_service::ModelService;
-use crate::actor::panic::panic_text;
 use crate::actor::services::Services;
 use crate::actor::summary::{NoSummary, Summary, SummaryAnswer, SummaryError, SummaryJob, Written};
+use crate::actor::work;
 use crate::context::layers::summary::{Form, Material, SummaryRequest};
 use crate::context::measure::estimate;
 use crate::context::provider::compaction_block;
@@ -71,10 +70,10 @@ pub(super) async fn work(
     };
     let mut writing = Writing { services, service, permits, agent, usage: Usage::default() };
     let written = writing.write(due, prefix, by_provider);
-    let error = match std::panic::AssertUnwindSafe(written).catch_unwind().await {
+    let error = match work::caught(written).await {
         Ok(Ok(written)) => return (Ok(Summary { written, spent: writing.spent() }), Some(true)),
         Ok(Err(error)) => error,
-        Err(panic) => SummaryError::Crashed(panic_text(panic.as_ref())),
+        Err(panic) => SummaryError::Crashed(panic.to_string()),
     };
     // A context that was compacted early on request may have nothing to free: that is no failure of
     // the model.

@@ -5,7 +5,9 @@
 use serde_json::Value;
 
 use crate::actor::services::Services;
+use crate::actor::work::{self, Helper};
 use crate::failure::{Failure, FailureKind};
+use crate::foreign::Panicked;
 use crate::journal::JournalError;
 use crate::output::Output;
 use crate::spec::{OutputFormat, TaskSpec, Work};
@@ -62,13 +64,18 @@ async fn store_if_read(services: &Services, output: &Output, is_read: bool) -> O
         return None;
     }
     let (store, text) = (services.store.clone(), output.text.clone());
-    let stored = tokio::task::spawn_blocking(move || store.store(text)).await;
+    let stored = work::blocking(Helper::OutputStore, move || store.store(text)).await;
     let error = match stored {
         Ok(Ok(_)) => return None,
         Ok(Err(error)) => error.to_string(),
         Err(error) => error.to_string(),
     };
     Some(Failure::new(FailureKind::ToolError, format!("`output_path`: {error}")))
+}
+
+/// Returns the failure of a task whose output cannot be judged, because the program crashed over it.
+pub(super) fn crashed(panic: &Panicked) -> Failure {
+    Failure::new(FailureKind::Internal, format!("its output could not be judged: {panic}"))
 }
 
 /// The most bytes of a text that is compared with a schema beside other work: longer ones get a thread
@@ -81,8 +88,8 @@ async fn read(spec: &TaskSpec, text: &str) -> Result<Value, Failure> {
         return spec.read(text);
     }
     let (spec, text) = (spec.clone(), text.to_owned());
-    let read = tokio::task::spawn_blocking(move || spec.read(&text)).await;
-    read.unwrap_or_else(|error| Err(Failure::new(FailureKind::Internal, error.to_string())))
+    let read = work::blocking(Helper::OutputRead, move || spec.read(&text)).await;
+    read.unwrap_or_else(|panic| Err(crashed(&panic)))
 }
 
 /// Writes an output into the workspace.
@@ -101,7 +108,7 @@ async fn write_output_file(
     })?;
     let (workspace, text) = (services.workspace.clone(), text.to_owned());
     let write = move || workspace.write(&path, text.as_bytes());
-    let written = tokio::task::spawn_blocking(write).await;
+    let written = work::blocking(Helper::OutputWrite, write).await;
     let failed = |message: String| Failure::new(FailureKind::ToolError, message);
     match written {
         Ok(Ok(_)) => Ok(()),

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::outputs;
-use super::{State, Supervisor, SupervisorMsg};
+use super::{State, Supervisor, SupervisorMsg, needed};
 use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
 use crate::actor::hooks;
@@ -17,12 +17,15 @@ use crate::actor::notify::notify;
 use crate::actor::record_right::RecordRight;
 use crate::actor::run_end::{Completed, RunEnd};
 use crate::actor::services::Services;
+use crate::actor::work::{self, Helper};
 use crate::event::SharedRecord;
+use crate::foreign::Panicked;
 use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
 use crate::run_machine::{Action, Finish};
+use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
 
 /// The fold of an agent's records: in progress, or done.
@@ -70,7 +73,7 @@ impl Supervisor {
                     actor.kill();
                 }
             }
-            Action::EndIdle(ends) => self.end_idle(state, ends),
+            Action::EndIdle(ends) => self.end_idle(myself, state, ends),
             Action::Interrupt(agent, haste) => mail(state, &agent, AgentMsg::Interrupt(haste)),
             Action::GrantSlot(agent) => mail(state, &agent, AgentMsg::SlotGranted),
             Action::AnswerDelegation { parent, call, answer } => {
@@ -88,14 +91,20 @@ impl Supervisor {
                 let Some(spec) = plan.task(&task).cloned() else { return };
                 let is_read = plan.place(&task).is_some_and(|place| plan.is_read_as_file(place));
                 let (services, myself) = (self.services.clone(), myself.clone());
-                state.work.spawn(async move {
+                let check = async move {
                     let spec = (&spec, is_read);
-                    let checked = outputs::check(&services, spec, output, &values, is_last);
-                    let message = match checked.await {
-                        Ok(checked) => SupervisorMsg::OutputChecked { task, checked },
+                    outputs::check(&services, spec, output, &values, is_last).await
+                };
+                state.work.start(Helper::OutputCheck, check, move |checked| {
+                    let message = match checked {
+                        Ok(Ok(checked)) => SupervisorMsg::OutputChecked { task, checked },
                         // A stored output that was acknowledged is lost. No decision may be made
                         // without it, so the run stops.
-                        Err(error) => SupervisorMsg::JournalFailed(error),
+                        Ok(Err(error)) => SupervisorMsg::JournalFailed(error),
+                        Err(panic) => {
+                            let failure = outputs::crashed(&panic);
+                            SupervisorMsg::OutputChecked { task, checked: Err(failure) }
+                        }
                     };
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(message);
@@ -105,8 +114,12 @@ impl Supervisor {
                 let (services, myself) = (self.services.clone(), myself.clone());
                 state.hook = CancellationToken::new();
                 let cancel = state.hook.clone();
-                state.work.spawn(async move {
-                    let finished = hooks::of_run(&services, hook, input, cancel).await;
+                let run = async move { hooks::of_run(&services, hook, input, cancel).await };
+                state.work.start(Helper::RunHook, run, move |finished| {
+                    let crashed = |panic: Panicked| {
+                        HookFinished::new(hook, Some(format!("it crashed ({panic})")))
+                    };
+                    let finished = finished.unwrap_or_else(crashed);
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(SupervisorMsg::HookEnded(finished));
                 });
@@ -122,8 +135,13 @@ impl Supervisor {
                 let (services, myself) = (self.services.clone(), myself.clone());
                 let task = state.machine.plan().task(&question.task);
                 let confinement = task.map(|task| task.confinement).unwrap_or_default();
-                state.work.spawn(async move {
+                let notify = async move {
                     notify(&services, &command, &question, confinement).await;
+                };
+                state.work.start(Helper::Notification, notify, move |ended| {
+                    if let Err(panic) = ended {
+                        tracing::warn!(%panic, "a notification command did not work");
+                    }
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(SupervisorMsg::Notified);
                 });
@@ -224,14 +242,19 @@ impl Supervisor {
         let (services, myself, id) = (self.services.clone(), myself.clone(), agent.clone());
         let (folded, running) = oneshot::channel();
         state.folding.insert(agent, Folding::Running(running));
-        state.work.spawn(async move {
-            // The result is sent before the mail, so that it is there when the mail is handled. A
-            // supervisor that has ended needs neither.
+        let of = id.clone();
+        let work = async move {
             if let Some(last) = last {
                 // Without a time limit, the wait cannot fail.
                 let _ = last.wait(None).await;
             }
-            let _ = folded.send(fold(services, &id, records).await);
+            fold(services, &of, records).await
+        };
+        state.work.start(Helper::Fold, work, move |end| {
+            let end = end.unwrap_or_else(|panic| Err(FoldError::Records(panic.to_string())));
+            // The result is sent before the mail, so that it is there when the mail is handled. A
+            // supervisor that has ended needs neither.
+            let _ = folded.send(end);
             let _ = myself.send_message(SupervisorMsg::Folded(id));
         });
     }
@@ -254,13 +277,18 @@ impl Supervisor {
                 self.finish(myself, state, RunEnd::JournalFailed(error));
             }
             Ok(Err(FoldError::Records(error))) => Self::not_started(state, agent, error),
-            // The result is sent before the mail, so it can only be missing if the fold panicked.
+            // The result is sent before the mail.
             Err(_) => Self::not_started(state, agent, "its records were not folded".to_owned()),
         }
     }
 
     /// Starts a task that records the ends of agents without an actor.
-    fn end_idle(&self, state: &mut State, ends: Vec<(AgentId, Outcome)>) {
+    fn end_idle(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        ends: Vec<(AgentId, Outcome)>,
+    ) {
         let mut idle = Vec::with_capacity(ends.len());
         for (id, outcome) in ends {
             state.folding.remove(&id);
@@ -270,11 +298,12 @@ impl Supervisor {
             idle.push(Ending { right: state.rights.remove(&id), records, id, place, outcome });
         }
         let services = self.services.clone();
-        state.work.spawn(async move {
+        let record = async move {
             if let Err(error) = record_ends(&services, idle).await {
                 services.tell_supervisor(SupervisorMsg::JournalFailed(error));
             }
-        });
+        };
+        state.work.start(Helper::IdleEnds, record, needed(myself, Helper::IdleEnds));
     }
 
     fn set_timer(myself: &ActorRef<SupervisorMsg>, state: &mut State) {
@@ -287,8 +316,8 @@ impl Supervisor {
         }
         if let Some(at) = next {
             let (myself, at_instant) = (myself.clone(), state.born + at);
-            let timer = state.work.spawn(async move {
-                tokio::time::sleep_until(at_instant).await;
+            let sleep = tokio::time::sleep_until(at_instant);
+            let timer = state.work.start(Helper::Timer, sleep, move |_| {
                 let _ = myself.send_message(SupervisorMsg::Wake);
             });
             state.timer = Some((at, timer));
@@ -313,7 +342,8 @@ async fn fold(
         None => records_of(&services.journal, agent).await?,
     };
     let id = agent.clone();
-    let folded = tokio::task::spawn_blocking(move || Folded::of(&services, &id, &records)).await;
+    let fold = move || Folded::of(&services, &id, &records);
+    let folded = work::blocking(Helper::FoldRecords, fold).await;
     folded.unwrap_or_else(|error| Err(FoldError::Records(error.to_string())))
 }
 

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 
 use super::SupervisorMsg;
 use crate::actor::services::Services;
+use crate::actor::work::{self, Helper};
 use crate::event::{Draft, Event};
 use crate::output::Text;
 use crate::store::INLINE_BYTES;
@@ -41,8 +42,8 @@ async fn with_long_texts_stored(services: &Services, mut drafts: Vec<Draft>) -> 
     if !drafts.iter().filter_map(program).any(|program| program.texts().any(is_long)) {
         return drafts;
     }
-    let store = services.store.clone();
-    let stored = tokio::task::spawn_blocking(move || {
+    let (store, kept) = (services.store.clone(), drafts.clone());
+    let stored = work::blocking(Helper::Prompts, move || {
         for draft in &mut drafts {
             let Event::AgentSpawned(spawned) = &mut draft.event else { continue };
             for text in spawned.program.texts_mut() {
@@ -54,8 +55,10 @@ async fn with_long_texts_stored(services: &Services, mut drafts: Vec<Draft>) -> 
         }
         drafts
     });
-    // A blocking task is lost only when the runtime shuts down.
-    stored.await.unwrap_or_default()
+    stored.await.unwrap_or_else(|panic| {
+        tracing::warn!(%panic, "a prompt could not be stored");
+        kept
+    })
 }
 
 /// Returns the program that a draft announces, if it announces one.

@@ -365,6 +365,18 @@ mod tests {
         }
     }
 
+    /// It took time quadratic in the number of calls: 46 s for as many, optimised.
+    #[test]
+    fn two_thousand_results_of_one_turn_are_read_and_written_once() {
+        let mut view = view(1, 10);
+        push_wide(&mut view, 2_000, 100, 2_000);
+        let began = std::time::Instant::now();
+        assert!(!fit(&mut view, 180_000).is_empty());
+        assert!(view.chars() <= 540_000, "{}", view.chars());
+        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+        assert_sendable(&view);
+    }
+
     #[test]
     fn where_tokens_are_estimated_they_count() {
         for (turns, chars, room) in [(10, 1_000, 1_500), (1, 500_000, 1_000), (500, 10, 2_000)] {

@@ -2,6 +2,8 @@
 //!
 //! Pure. Kept beside the messages, so that no layer has to decode a message to find its results.
 
+use std::collections::HashMap;
+
 use super::View;
 use crate::context::ClearedResult;
 use crate::message::{Message, ResultContent};
@@ -71,18 +73,21 @@ impl View {
         newest.rposition(|result| result.message == message && result.tool_use_id == tool_use_id)
     }
 
-    /// Updates the list for a cleared result: a preview gets its smaller size, and a result of
+    /// Updates the list for cleared results of a message: a preview gets its smaller size, and a result of
     /// which nothing is left is removed.
-    pub(super) fn note_cleared(&mut self, cleared: &ClearedResult) {
-        let place = self.result_place(cleared.message, &cleared.tool_use_id);
-        let Some(place) = place else { return };
-        if cleared.kept_chars > 0 {
-            self.results[place].chars = Some(cleared.text.chars().count());
-            self.results[place].stored.clone_from(&cleared.stored);
-            self.results[place].kept_chars = cleared.kept_chars;
-        } else {
-            self.results.remove(place);
-        }
+    pub(super) fn note_cleared(&mut self, message: u64, cleared: &[ClearedResult]) {
+        let by_id: HashMap<_, _> =
+            cleared.iter().map(|result| (result.tool_use_id.as_str(), result)).collect();
+        self.results.retain_mut(|result| {
+            if result.message != message {
+                return true;
+            }
+            let Some(cleared) = by_id.get(result.tool_use_id.as_str()) else { return true };
+            result.chars = Some(cleared.text.chars().count());
+            result.stored.clone_from(&cleared.stored);
+            result.kept_chars = cleared.kept_chars;
+            cleared.kept_chars > 0
+        });
     }
 
     /// Removes the results of a range of messages from the list.

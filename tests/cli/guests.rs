@@ -1,0 +1,109 @@
+//! What the supervisor has done for its tasks, and what becomes of the run when it panics or takes long.
+
+use super::desk::{Desk, Done};
+use callsheet::fault::Helper;
+
+/// An expression over which MiniJinja panics.
+const PANICS: &str = "4 is divisibleby(0)";
+
+/// Tasks that each evaluate it at another place.
+fn tasks() -> String {
+    let agent = "agent = 'a'\nprompt = 'go'\n";
+    let places = [
+        ("when", format!("run = 'true'\nwhen = '{PANICS}'\n")),
+        ("output_file", format!("run = 'echo x'\noutput_file = '{{{{ {PANICS} }}}}'\n")),
+        ("stdin", format!("run = 'cat'\nstdin = '{{{{ {PANICS} }}}}'\n")),
+        ("cwd", format!("run = 'true'\ncwd = '{{{{ {PANICS} }}}}'\n")),
+        ("env", format!("run = 'true'\nenv = {{ X = '{{{{ {PANICS} }}}}' }}\n")),
+        ("idempotency_key", format!("run = 'true'\nidempotency_key = '{{{{ {PANICS} }}}}'\n")),
+        ("prompt", format!("agent = 'a'\nprompt = '{{{{ {PANICS} }}}}'\n")),
+        ("foreach", format!("{agent}foreach = '[{PANICS}]'\n")),
+        ("foreach_key", format!("{agent}foreach = '[1]'\nforeach_key = '{{{{ {PANICS} }}}}'\n")),
+        ("message", format!("approval = {{ message = '{{{{ {PANICS} }}}}' }}\n")),
+        ("show", format!("approval = {{ message = 'ok?', show = ['{PANICS}'] }}\n")),
+        ("until", format!("{agent}loop = {{ until = '{PANICS}', max_iterations = 2 }}\n")),
+        ("checks", format!("{agent}checks = [{{ agent = 'a', prompt = '{{{{ {PANICS} }}}}' }}]\n")),
+    ];
+    places.iter().map(|(name, text)| format!("[tasks.{name}]\n{text}")).collect()
+}
+
+#[test]
+fn foreign_code_that_panics_fails_its_task_and_nothing_else() {
+    let rest = format!(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\n{}\
+         [tasks.good]\nrun = 'echo good'\n",
+        tasks()
+    );
+    let desk = Desk::offline(&rest, "[[rules]]\nsay = 'done'\n");
+    let run = desk.call(&["run", "--keep-going"]);
+    assert_eq!(run.code, 8, "{}{}", run.out, run.err);
+    assert!(!run.err.contains("panicked at"), "{}", run.err);
+    let ended = |kind: &str| {
+        let events = desk.json(&["tail", "--json"]);
+        events.into_iter().filter(|event| event["type"] == kind).collect::<Vec<_>>()
+    };
+    let failed = ended("task.failed");
+    assert_eq!(failed.len(), 13, "{failed:?}");
+    for event in &failed {
+        let told = event["data"].to_string();
+        assert!(told.contains("the template language crashed"), "{told}");
+        assert!(told.contains("template") || told.contains("bad_items"), "{told}");
+    }
+    assert_eq!(ended("task.completed").len(), 1);
+    // The same expressions fail again, each once.
+    let again = desk.call(&["resume", "--retry-failed"]);
+    assert_eq!(again.code, 8, "{}{}", again.out, again.err);
+    assert_eq!(ended("task.failed").len(), 26);
+}
+
+#[test]
+fn a_plan_of_a_model_cannot_poison_the_run() {
+    let plan = format!("[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\nwhen = \"{PANICS}\"\n");
+    let desk = super::proposals::allowing(&plan);
+    let run = desk.call(&["run"]);
+    assert_eq!(run.code, 1, "{}{}", run.out, run.err);
+    assert_eq!(desk.call(&["resume", "--retry-failed"]).code, 1);
+}
+
+/// Runs a desk while a helper suffers this fault.
+fn with_fault(desk: &Desk, arguments: &[&str], fault: &str) -> Done {
+    Done::of(desk.command(arguments).env("CALLSHEET_FAULT", fault))
+}
+
+/// A run in which every helper of the supervisor has something to do, except those of a resume.
+fn busy() -> Desk {
+    Desk::offline(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['glob', 'read_file']\n\
+         [tasks.text]\nagent = 'a'\nprompt = 'go'\noutput_file = 'out/text'\n\
+         [tasks.form]\nrun = 'echo {}'\noutput = 'json'\noutput_schema = {}\n\
+         [tasks.path]\nrun = 'test -n \"$P\"'\nenv = { P = '{{ tasks.text.output_path }}' }\n\
+         depends_on = ['text', 'form']\n\
+         [tasks.slow]\nrun = 'sleep 0.2'\ntimeout = '20s'\n\
+         [hooks]\non_exit = ['true']\n",
+        "[[rules]]\nturn = 1\n[[rules.calls]]\ntool = 'glob'\ninput = { pattern = '*' }\n\
+         [[rules.calls]]\ntool = 'glob'\ninput = { pattern = '*.toml' }\n\
+         [[rules]]\nsay = 'done'\n",
+    )
+}
+
+#[test]
+fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
+    let plain = busy().call(&["run"]);
+    assert_eq!(plain.code, 0, "{}{}", plain.out, plain.err);
+    let check = |helper: &Helper| {
+        let name = helper.name();
+        let desk = busy();
+        let crashed = with_fault(&desk, &["run"], &format!("{name}:panic"));
+        assert!([0, 1, 70, 74].contains(&crashed.code), "{name}: {crashed:?}");
+        // Whatever it was, the run goes on without the fault.
+        let resumed = desk.call(&["resume", "--retry-failed"]);
+        assert!([0, 2].contains(&resumed.code), "{name}: {crashed:?} {resumed:?}");
+        let late = with_fault(&busy(), &["run"], &format!("{name}:delay:200"));
+        assert_eq!(late.code, 0, "{name}: {late:?}");
+    };
+    std::thread::scope(|scope| {
+        for some in Helper::ALL.chunks(Helper::ALL.len().div_ceil(3)) {
+            scope.spawn(move || some.iter().for_each(check));
+        }
+    });
+}
