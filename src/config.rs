@@ -29,6 +29,7 @@ mod layers;
 mod limits;
 mod models;
 mod names;
+mod output_files;
 mod overrides;
 mod plan;
 mod prices;
@@ -451,6 +452,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let mut models = models::models(setting);
     let tools = tools::tools(setting, &inputs.values);
     let Parts { tasks, agents } = graphs::parts(setting, &models.models, &mut inputs, graphs);
+    output_files::check(setting, &tasks, &inputs.values);
     plan::has_tasks(setting, text);
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);

@@ -92,6 +92,14 @@ impl Name {
         self.0.strip_suffix(']')?.rsplit_once('[').map(|(task, _)| task)
     }
 
+    /// Returns true if this task is `whole`, an instance of it, or a task of the sub-graph that it
+    /// stands for, at any depth.
+    #[must_use]
+    pub fn is_part_of(&self, whole: &Self) -> bool {
+        let rest = self.0.strip_prefix(&*whole.0);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
+    }
+
     /// Returns the name of the task `inner` of the sub-graph that has this name.
     #[must_use]
     pub fn inner(&self, inner: &Self) -> Self {
@@ -310,6 +318,23 @@ mod tests {
         for bad in ["a[", "a[]", "a[x]", "a[1]b", "[1]", "a[1][2]", "a//b", "/a", "a/", "a[-1]", ""]
         {
             assert!(Name::of_record(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_whole_has_its_instances_and_the_tasks_of_its_sub_graph_as_parts() {
+        let name = |text: &str| Name::of_record(text).expect("a name");
+        for (part, whole, is_part) in [
+            ("a", "a", true),
+            ("a[1]", "a", true),
+            ("a/b", "a", true),
+            ("a/b/c[2]", "a/b", true),
+            ("a", "a[1]", false),
+            ("a[10]", "a[1]", false),
+            ("ab", "a", false),
+            ("a/bc", "a/b", false),
+        ] {
+            assert_eq!(name(part).is_part_of(&name(whole)), is_part, "{part} {whole}");
         }
     }
 

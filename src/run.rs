@@ -97,6 +97,10 @@ pub struct Options {
     /// Answers permission questions, and a run with one stays open while nothing but people is left
     /// to wait for. `None`: the key `non_interactive` of `[permissions]` decides.
     pub asker: Option<Arc<dyn Asker>>,
+    /// True if the run stays open for the answers of people without an asker too.
+    pub stays_open: bool,
+    /// Cancels the run as it is resumed, for this reason: only what cleans up runs.
+    pub cancelled: Option<String>,
     /// Watches the replies of models while they arrive.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Program that runs commands for this one. Its `main` must first call
@@ -245,11 +249,13 @@ impl Run {
         let (lost, under_way) = (Arc::new(lost), Arc::new(under_way));
         let services = Arc::new(Services { lost, under_way, ..services });
         let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
-        let attended = options.asker.is_some();
+        let attended = options.asker.is_some() || options.stays_open;
         let settings = run_machine::Settings { attended, ..settings };
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
-        let start = run_machine::Start { state, left: marks, outputs: values, answers, seed };
+        let cancelled = options.cancelled.clone();
+        let start =
+            run_machine::Start { state, left: marks, outputs: values, answers, cancelled, seed };
         let machine = RunMachine::new(settings, start);
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();

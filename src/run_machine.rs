@@ -104,7 +104,8 @@ pub struct Settings {
     pub grows: bool,
     /// Id of the process, for the records.
     pub pid: u32,
-    /// True if somebody watches the run: it then stays open for answers when nothing else is left.
+    /// True if the run stays open for answers when nothing else is left: somebody watches it, or it was
+    /// detached and nobody waits for its end.
     pub attended: bool,
 }
 
@@ -119,6 +120,8 @@ pub struct Start {
     pub outputs: Map<String, Value>,
     /// The answers of people that were left for this process.
     pub answers: Vec<PersonsAnswer>,
+    /// The reason why the run is cancelled as it is resumed, if it is.
+    pub cancelled: Option<String>,
     /// The seed for the jitter of retry pauses.
     pub seed: u64,
 }
@@ -142,6 +145,8 @@ pub struct RunMachine {
     agenda: Agenda,
     /// The answers that were left for this process, until it begins.
     left_answers: Vec<PersonsAnswer>,
+    /// The reason why the run is cancelled when this process begins, if it is.
+    left_cancel: Option<String>,
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
     now: Now,
@@ -153,7 +158,7 @@ impl RunMachine {
     /// Makes the machine of a run. [`begin`](Self::begin) must be its first input.
     #[must_use]
     pub fn new(settings: Settings, start: Start) -> Self {
-        let Start { state, left, outputs, answers, seed } = start;
+        let Start { state, left, outputs, answers, cancelled, seed } = start;
         let agenda = Agenda::new(&settings.plan, &state);
         let open = Open::new(&settings, left, outputs);
         Self {
@@ -162,6 +167,7 @@ impl RunMachine {
             open,
             agenda,
             left_answers: answers,
+            left_cancel: cancelled,
             actions: VecDeque::new(),
             chance: fastrand::Rng::with_seed(seed),
             now: Now::default(),
@@ -352,7 +358,7 @@ impl RunMachine {
             (_, Event::ApprovalAsked(asked)) => self.question_asked(asked),
             (_, Event::ApprovalAnswered(answer)) => self.question_answered(record, answer),
             (None, Event::RunCompleted(completed)) => {
-                self.finish(Finish::Completed(completed.clone()));
+                self.finish(Finish::Completed(Box::new(completed.clone())));
             }
             (None, Event::RunPaused(paused)) => match paused.cause {
                 PauseCause::Interrupted | PauseCause::Failure | PauseCause::Person => {

@@ -101,11 +101,7 @@ pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
 /// Returns an error if the expression cannot be parsed or uses a value that is not defined.
 pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
     foreign(|| {
-        let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
-        // An unknown name alone is no error for MiniJinja: it returns the undefined value.
-        if value.is_undefined() {
-            return Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim())));
-        }
+        let value = defined(expression, values)?;
         serde_json::to_value(&value).map_err(|error| TemplateError::whole(error.to_string()))
     })
 }
@@ -114,9 +110,19 @@ pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError
 /// lists, zero and none are false.
 ///
 /// # Errors
-/// Returns an error in the same cases as [`evaluate`], except that an undefined result is false.
+/// Returns an error in the same cases as [`evaluate`].
 pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
-    foreign(|| Ok(bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?.is_true()))
+    foreign(|| Ok(defined(expression, values)?.is_true()))
+}
+
+/// Evaluates an expression to a value of the language that is defined.
+fn defined(expression: &str, values: &Value) -> Result<Cell, TemplateError> {
+    let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
+    // An unknown name alone is no error for MiniJinja: it returns the undefined value.
+    if value.is_undefined() {
+        return Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim())));
+    }
+    Ok(value)
 }
 
 /// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
@@ -290,6 +296,9 @@ mod tests {
         assert_eq!(evaluate("text | find_all('[0-9]+')", &values), Ok(json!(["12", "7"])));
         assert_eq!(is_true("files | length > 2", &values), Ok(false));
         assert!(evaluate("nobody", &values).is_err());
+        for missing in ["nobody", "not nobody", "nobody > 1", "values.nobody"] {
+            assert!(is_true(missing, &values).is_err(), "{missing}");
+        }
     }
 
     #[test]

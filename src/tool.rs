@@ -132,6 +132,8 @@ pub enum Ending {
     Failed,
     /// A permission rule or a person forbade the call; the output gives the reason.
     Denied,
+    /// A limit of the run refused the call; the output gives the reason.
+    Refused,
     /// The process ended by itself with this exit code; 128 + n if signal n ended it.
     Exited(i32),
     /// The call reached its time limit, and its process was asked to end. It has an exit code if
@@ -184,6 +186,12 @@ impl ToolOutput {
         Self { text: reason.into(), ending: Ending::Denied, ..Self::default() }
     }
 
+    /// The output of a call that a limit of the run refused, with the reason.
+    #[must_use]
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self { text: reason.into(), ending: Ending::Refused, ..Self::default() }
+    }
+
     /// Makes a successful output of a text of any length: a long text is stored and previewed.
     /// Blocks.
     ///
@@ -208,7 +216,7 @@ impl ToolOutput {
         match self.ending {
             Ending::Exited(code) => Some(code),
             Ending::TimedOut(code) | Ending::Cancelled(code) => code,
-            Ending::Done | Ending::Failed | Ending::Denied => None,
+            Ending::Done | Ending::Failed | Ending::Denied | Ending::Refused => None,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod content;
 mod outcome;
 pub mod question;
 mod round;
+mod shortfalls;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ use crate::spec::run_by_others::ChangedForOthers;
 
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
+pub use self::shortfalls::Shortfalls;
 
 /// Effect that a repeated call would have on the world; decides whether a lost call runs again
 /// after a crash.
@@ -205,67 +207,6 @@ pub struct AgentEnded {
     /// True if the workspace held more than is looked at, so that more may have changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub run_by_others_incomplete: bool,
-}
-
-/// The work that was asked for and not done, although nothing need have failed because of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Shortfalls {
-    /// Number of calls that were denied, by tool.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub denied: BTreeMap<String, u32>,
-    /// Number of calls whose outcome nobody knows, by tool.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unknown: BTreeMap<String, u32>,
-    /// Number of calls whose result was too long to be kept whole, by tool.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub cut: BTreeMap<String, u32>,
-    /// Number of child agents that failed.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub failed_children: u32,
-    /// Number of child agents that ended; 0 if none of them failed.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub children: u32,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
-impl Shortfalls {
-    /// Returns true if all that was asked for was done.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let Self { denied, unknown, cut, failed_children, children: _ } = self;
-        denied.is_empty() && unknown.is_empty() && cut.is_empty() && *failed_children == 0
-    }
-
-    /// Counts the end of a call.
-    pub fn count(&mut self, finished: &ToolFinished) {
-        let is_cut = finished.stored.as_ref().is_some_and(|stored| stored.dropped > 0);
-        let counts = match (finished.denied, finished.status) {
-            (true, _) => &mut self.denied,
-            (false, ToolStatus::Unknown) => &mut self.unknown,
-            (false, ToolStatus::Ok | ToolStatus::Error) if is_cut => &mut self.cut,
-            (false, ToolStatus::Ok | ToolStatus::Error) => return,
-        };
-        *counts.entry(finished.name.clone()).or_default() += 1;
-    }
-
-    /// Adds what another agent, or all of its agents, left undone.
-    pub fn add(&mut self, other: &Self) {
-        for (mine, theirs) in [
-            (&mut self.denied, &other.denied),
-            (&mut self.unknown, &other.unknown),
-            (&mut self.cut, &other.cut),
-        ] {
-            for (tool, count) in theirs {
-                *mine.entry(tool.clone()).or_default() += count;
-            }
-        }
-        self.failed_children += other.failed_children;
-        self.children += other.children;
-    }
 }
 
 /// `turn.started`.
@@ -489,6 +430,9 @@ pub struct ToolFinished {
     /// True if a permission rule or a person forbade the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+    /// True if a limit of the run refused the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
     /// True if the agent fails because nobody knows the outcome of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_agent: bool,

@@ -45,6 +45,7 @@ mod resume;
 mod retry;
 mod rules;
 mod run_by_others;
+mod said;
 mod sandbox;
 mod scale;
 mod secrets;

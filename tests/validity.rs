@@ -217,6 +217,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 exit_code: None,
                 told_to_end: false,
                 denied: false,
+                refused: false,
                 fails_agent: false,
                 took_ms: 0,
             }

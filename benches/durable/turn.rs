@@ -66,6 +66,7 @@ pub(crate) fn turn_of(
         exit_code: None,
         told_to_end: false,
         denied: false,
+        refused: false,
         fails_agent: false,
         took_ms: 1,
     };

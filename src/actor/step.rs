@@ -218,7 +218,7 @@ pub(super) fn finished(
     took: Duration,
 ) -> ToolFinished {
     let (is_error, exit_code) = (output.is_error(), output.exit_code());
-    let (told_to_end, denied) = (output.was_cancelled(), output.ending == Ending::Denied);
+    let (told_to_end, ending) = (output.was_cancelled(), output.ending);
     let content = match output.attached {
         None => ResultContent::Text(output.text),
         Some(attached) => {
@@ -238,7 +238,8 @@ pub(super) fn finished(
         stored: output.stored,
         exit_code,
         told_to_end,
-        denied,
+        denied: ending == Ending::Denied,
+        refused: ending == Ending::Refused,
         fails_agent: false,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }

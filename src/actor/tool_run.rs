@@ -395,7 +395,7 @@ async fn delegate(
     };
     match result {
         Some(Ok(child)) => child_output(context, &child).await,
-        Some(Err(Refused(reason))) => Ok(ToolOutput::error(format!("Error: {reason}"))),
+        Some(Err(Refused(reason))) => Ok(ToolOutput::refused(format!("Error: {reason}"))),
         // This cannot happen: no other task waits for the same call.
         None => told_to_end(context).await,
     }

@@ -137,7 +137,8 @@ pub(super) struct Run {
     #[arg(long)]
     pub keep_going: bool,
     /// End with exit code 8 if anything was left undone: a call was denied, the outcome of a call
-    /// is unknown, a result was cut, or a child agent failed
+    /// is unknown, a result was cut, a limit refused a call, or a child agent or
+    /// an item failed
     #[arg(long)]
     pub strict: bool,
     /// The files that commands can write, whatever the configuration says: `read-only`,

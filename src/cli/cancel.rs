@@ -6,7 +6,9 @@ use super::args;
 use super::drive::refused;
 use super::locate::{Project, Selector};
 use super::stopped_run::open;
+use super::trust::{self, Trust};
 use super::{complain, refusal, runtime};
+use crate::config::{Config, Missing, Sources};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
@@ -14,12 +16,18 @@ use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::torn::Cut;
 use crate::run::control::{self, Request};
+use crate::run::{Options, Run, RunEnd, StartError, StoppedRun};
 use crate::run_machine::CancelTarget;
 use crate::run_state::{RunPhase, RunState};
+use crate::spec::TaskSpec;
+use crate::spec::hooks::Hook;
 
 /// Maximum time to wait for the end of the target. It includes the grace period that the run gives
 /// its tools.
 const WAIT: Duration = Duration::from_secs(60);
+
+/// The reason that is recorded.
+const REASON: &str = "cancelled by a person";
 
 pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     let (dir, part) = match project.part(Some(&verb.what)) {
@@ -65,6 +73,58 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     }
 }
 
+/// Returns the configuration of a run that has something to clean up after its cancellation: a task
+/// that always runs and has not ended, or a hook for the end of the run.
+fn cleanup(project: &Project, dir: &RunDir, stopped: &StoppedRun) -> Result<Option<Config>, Exit> {
+    let sources = stopped.sources(project.sources());
+    let read = |outside| {
+        // An agent that needs a key may be among what is cancelled.
+        let missing_keys = Missing::Allow;
+        stopped.config(Sources { outside, missing_keys, ..project.sources() })
+    };
+    let Ok(looked) = trust::look(read) else {
+        complain(
+            "note: nothing is cleaned up: the configuration of the run has mistakes here and now",
+        );
+        complain(&format!("  {}", project.resume_command(&refusal::name(dir))));
+        return Ok(None);
+    };
+    let state = stopped.state();
+    let is_open = |task: &TaskSpec| state.task(&task.name).is_some_and(|t| !t.state.is_end());
+    let always = looked.tasks.iter().any(|task| task.always && is_open(task));
+    if !always && !looked.hooks.set().contains(&Hook::OnExit) {
+        return Ok(None);
+    }
+    trust::load(project, Trust::Ask, &sources, read).map(Some)
+}
+
+/// Drives a run that is cancelled as it is resumed, so that what cleans up runs.
+fn clean_up(project: &Project, dir: &RunDir, stopped: StoppedRun, config: Config) -> Exit {
+    complain("no process drives the run: this one runs what cleans up");
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    let options = Options { cancelled: Some(REASON.to_owned()), ..Options::default() };
+    let end = runtime.block_on(async {
+        Ok::<_, StartError>(Run::resume(stopped, config, options).await?.wait().await)
+    });
+    match end {
+        Ok(RunEnd::Completed(_)) => Exit::Done,
+        Ok(RunEnd::Paused(paused)) => {
+            complain(&format!("error: the cleanup paused: {}", paused.reason));
+            complain(&format!("  {}", project.resume_command(&refusal::name(dir))));
+            Exit::Failed
+        }
+        Ok(RunEnd::JournalFailed(error)) => refusal::refused(&project.flags(), Some(dir), &error),
+        Ok(RunEnd::Broken(reason)) => {
+            complain(&format!("error: a bug: {reason}"));
+            Exit::Bug
+        }
+        Err(error) => refused(project, Some(dir), &error),
+    }
+}
+
 /// Cancels in this process, because no other process drives the run.
 fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     let stopped = match open(project, dir, Cut::Torn) {
@@ -72,11 +132,18 @@ fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
         Ok(stopped) => stopped,
         Err(exit) => return exit,
     };
+    if *part == Selector::Run {
+        match cleanup(project, dir, &stopped) {
+            Ok(Some(config)) => return clean_up(project, dir, stopped, config),
+            Ok(None) => {}
+            Err(exit) => return exit,
+        }
+    }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    match runtime.block_on(stopped.cancel(&target(part), "cancelled by a person")) {
+    match runtime.block_on(stopped.cancel(&target(part), REASON)) {
         Ok(()) => Exit::Done,
         Err(error) => refused(project, Some(dir), &error),
     }
@@ -93,9 +160,9 @@ fn request(part: &Selector) -> Request {
 fn target(part: &Selector) -> CancelTarget {
     match part {
         Selector::Run => CancelTarget::Run,
-        // `stopped` has found this task, so its name is valid.
+        // `stopped` has found this task by the same reading of its name.
         Selector::Task(task) => {
-            CancelTarget::Task(Name::new(task).expect("a task that exists has a valid name"))
+            CancelTarget::Task(Name::of_record(task).expect("a task that exists has a name"))
         }
         Selector::Agent(agent) => CancelTarget::Agent(AgentId::from_text(agent)),
     }
@@ -149,8 +216,10 @@ fn is_over(state: &RunState, part: &Selector) -> Option<bool> {
     match part {
         Selector::Run => Some(over),
         Selector::Task(name) => {
-            let task = Name::of_record(name).ok().and_then(|name| state.task(&name).cloned());
-            task.map(|task| over || task.state.is_end())
+            let whole = Name::of_record(name).ok().filter(|name| state.task(name).is_some())?;
+            // A task that stands for a sub-graph may have ended before the tasks of it.
+            let mut parts = state.tasks().filter(|(name, _)| name.is_part_of(&whole));
+            Some(over || parts.all(|(_, task)| task.state.is_end()))
         }
         Selector::Agent(name) => {
             let agent = state.agents().get(&AgentId::from_text(name));

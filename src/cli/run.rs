@@ -86,6 +86,8 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         keep_going: verb.keep_going,
         strict: verb.strict,
         reuse,
+        // Nobody waits for the end of a detached run, and whoever answers wants it to go on.
+        stays_open: verb.detached,
         asker: asker(&screen),
         watcher: shown.watcher(),
         ..Options::default()

@@ -262,8 +262,8 @@ sections! {
         /// `fail_fast`.
         cancel_running: bool = false, Kind::Truth;
         /// If `true`, a run in which anything was left undone (a call was denied, the outcome of a
-        /// call is unknown, a result was cut, a child agent failed) counts as completed only in
-        /// part, and `run` ends with exit code 8.
+        /// call is unknown, a result was cut, a limit refused a call, a child agent or an item of a
+        /// fan-out failed) counts as completed only in part, and `run` ends with exit code 8.
         strict: bool = false, Kind::Truth;
         /// The time that a cancelled tool or command has to end before its processes are killed.
         grace_period: Duration = Duration::from_secs(10), Kind::Pause;

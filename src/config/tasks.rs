@@ -36,8 +36,8 @@ fn spec(
     let is_approval = task.approval.is_set();
     let env = task.env.values().map(|(variable, text)| (variable.name.clone(), text.clone()));
     Some(TaskSpec {
+        join: join(task, depends_on.len(), problems),
         depends_on,
-        join: join(task, problems),
         always: always(task, problems),
         locks: locks(task, problems),
         fan_out: fan_out::fan_out(task, problems),
@@ -64,15 +64,30 @@ fn spec(
     })
 }
 
-fn join(task: &Task, problems: &Problems) -> Join {
-    Join::read(&task.join).unwrap_or_else(|| {
+/// Returns the join of a task that depends on `count` different tasks, and reports one that can never
+/// hold.
+fn join(task: &Task, count: usize, problems: &Problems) -> Join {
+    let Some(join) = Join::read(&task.join) else {
         if let Some(at) = task.join.at() {
             let message = format!("`{}` is not a join", *task.join);
             let help = names::suggest(&task.join, Join::WORDS);
             problems.error("bad_value", &at.value, message, help);
         }
-        Join::default()
-    })
+        return Join::default();
+    };
+    if let (Some(wanted), Some(at)) = (join.wanted(), task.join.at())
+        && !(1..=count).contains(&wanted)
+    {
+        let (message, help) = match (wanted, count) {
+            (0, _) => ("it asks for no task at all".to_owned(), "ask for at least one"),
+            (_, 0) => ("the task depends on none".to_owned(), "name tasks in `depends_on`"),
+            (_, 1) => ("the task depends on one other".to_owned(), "ask for fewer, or name more"),
+            _ => (format!("the task depends on {count} others"), "ask for fewer, or name more"),
+        };
+        let message = format!("`{}` can never hold: {message}", *task.join);
+        problems.error("bad_value", &at.value, message, help);
+    }
+    join
 }
 
 fn always(task: &Task, problems: &Problems) -> bool {
@@ -243,7 +258,12 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
         own.check(text, place, Language::Template);
     }
     if let Some((key, place)) = task.foreach_key.placed() {
-        own.check(key, place, Language::Template);
+        scope.with_item_alone().check(key, place, Language::Template);
+        if own.is_same_for_all(key) {
+            let message = format!("`{key}` gives all items the same key");
+            let help = format!("name the item: `{{{{ {} }}}}`, or a part of it", *task.foreach_as);
+            setting.problems.error("bad_value", place, message, &help);
+        }
     }
     if let Some((list, place)) = task.foreach.placed() {
         scope.check(list, place, Language::Expression);
@@ -261,7 +281,7 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
         let message =
             format!("all instances write `{file}`, so that it holds the output of the last");
         let help = format!("name `{item}`, `instance.index` or `instance.key` in it");
-        setting.problems.warning("same_file", place, message, &help);
+        setting.problems.error("same_file", place, message, &help);
     }
     for (path, place) in [&task.output_file, &task.cwd].into_iter().filter_map(Field::placed) {
         if path.starts_with('/') || path.split('/').any(|part| part == "..") {

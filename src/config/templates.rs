@@ -13,7 +13,7 @@ use crate::spec::OutputFormat;
 use crate::template::{self, TemplateError};
 
 /// Fields that a template can use of a task that it depends on.
-pub const TASK_FIELDS: [&str; 4] = ["output", "output_path", "state", "error"];
+pub const TASK_FIELDS: [&str; 5] = ["output", "output_path", "partial", "state", "error"];
 
 /// Fields that a template can use of the run.
 pub const RUN_FIELDS: [&str; 1] = ["id"];
@@ -45,10 +45,21 @@ pub(super) struct Scope<'a> {
     task: Option<(&'a str, &'a Task)>,
     /// Names of the tasks on which this task depends.
     depends_on: HashSet<&'a str>,
-    /// True if the text is rendered for one instance of a fan-out.
-    has_item: bool,
+    /// What the text may name of one instance of a fan-out.
+    of_instance: OfInstance,
     /// The answer of the task, where it is judged.
     answer: Option<Answer>,
+}
+
+/// What a text may name of an instance of a fan-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfInstance {
+    /// Nothing: the text is rendered once.
+    Nothing,
+    /// The item: its instance is not made yet.
+    Item,
+    /// The item, and the number and the key of the instance.
+    All,
 }
 
 /// The answer that a text may use.
@@ -77,8 +88,8 @@ impl<'a> Scope<'a> {
     /// Returns the scope of texts that are rendered before any task.
     pub(super) fn of_inputs(setting: Setting<'a>) -> Self {
         let Setting { raw, problems, .. } = setting;
-        let (depends_on, has_item, answer) = (HashSet::new(), false, None);
-        Self { raw, problems, task: None, depends_on, has_item, answer }
+        let (depends_on, of_instance, answer) = (HashSet::new(), OfInstance::Nothing, None);
+        Self { raw, problems, task: None, depends_on, of_instance, answer }
     }
 
     /// Checks one text; `place` is the place at which it is written.
@@ -100,9 +111,19 @@ impl<'a> Scope<'a> {
 
     /// Returns the scope of texts that are rendered for each instance, if the task fans out.
     pub(super) fn with_item(&self) -> Self {
+        self.with(OfInstance::All)
+    }
+
+    /// Returns the scope of a text that is rendered for each item, before there are instances.
+    pub(super) fn with_item_alone(&self) -> Self {
+        self.with(OfInstance::Item)
+    }
+
+    fn with(&self, of_instance: OfInstance) -> Self {
         let Self { raw, problems, task, answer, .. } = *self;
-        let has_item = task.is_some_and(|(_, task)| task.foreach.is_set());
-        Self { raw, problems, task, depends_on: self.depends_on.clone(), has_item, answer }
+        let fans_out = task.is_some_and(|(_, task)| task.foreach.is_set());
+        let of_instance = if fans_out { of_instance } else { OfInstance::Nothing };
+        Self { raw, problems, task, depends_on: self.depends_on.clone(), of_instance, answer }
     }
 
     /// Returns true if a template gives the same text for all instances of the task, which fans out.
@@ -116,8 +137,12 @@ impl<'a> Scope<'a> {
 
     /// Returns true if a name stands for the item of a fan-out, or for its place.
     fn is_item(&self, name: &str) -> bool {
-        let task = self.task.filter(|_| self.has_item);
-        task.is_some_and(|(_, task)| name == *task.foreach_as || name == "instance")
+        let is_item = || self.task.is_some_and(|(_, task)| name == *task.foreach_as);
+        match self.of_instance {
+            OfInstance::Nothing => false,
+            OfInstance::Item => is_item(),
+            OfInstance::All => is_item() || name == "instance",
+        }
     }
 }
 
@@ -282,6 +307,9 @@ impl Check<'_> {
         let root = name.split('.').next().unwrap_or_default();
         let near = names::nearest(root, ["inputs", "tasks", "run"]).filter(|near| *near != root);
         let help = match (self.scope.task, near) {
+            _ if root == "instance" && self.scope.of_instance == OfInstance::Item => {
+                "an instance is made from its key, so the key cannot name it: name the item"
+            }
             (Some(_), Some(near)) => &format!("did you mean `{near}`?"),
             (Some(_), None) => "there is `inputs.NAME`, `tasks.NAME.output` and `run.id`",
             (None, _) => "there is `inputs.NAME`",

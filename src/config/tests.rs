@@ -336,18 +336,52 @@ fn what_is_documented_but_not_built() {
 #[test]
 fn graphs_are_checked() {
     table(&[
-        ("[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'continue'\n", &[]),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\non_failure = 'continue'\n\
+             depends_on = ['t', 'v']\n[tasks.v]\nrun = 'x'\n",
+            &[],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:5'\ndepends_on = ['t', 'v']\n\
+             [tasks.v]\nrun = 'x'\n",
+            &[
+                "16:8 bad_value `at_least:5` can never hold: the task depends on 2 others | ask for \
+               fewer, or name more",
+            ],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:2'\ndepends_on = ['t', 't']\n",
+            &[
+                "16:8 bad_value `at_least:2` can never hold: the task depends on one other | ask for \
+               fewer, or name more",
+            ],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'at_least:0'\ndepends_on = ['t']\n",
+            &[
+                "16:8 bad_value `at_least:0` can never hold: it asks for no task at all | ask for at \
+               least one",
+            ],
+        ),
+        (
+            "[tasks.u]\nrun = 'x'\njoin = 'any_success'\n",
+            &[
+                "16:8 bad_value `any_success` can never hold: the task depends on none | name tasks in \
+               `depends_on`",
+            ],
+        ),
         ("[tasks.u]\nrun = 'x'\nalways = true\njoin = 'all_done'\nlocks = ['db']\n", &[]),
         (
             "[tasks.u]\nrun = 'x'\njoin = 'at_least:x'\nalways = true\n",
             &["16:8 bad_value `at_least:x` is not a join | did you mean `at_least:N`?"],
         ),
         (
-            "[tasks.u]\nrun = 'x'\njoin = 'any_success'\nalways = true\nlocks = ['a b']\n",
+            "[tasks.u]\nrun = 'x'\njoin = 'any_success'\nalways = true\ndepends_on = ['t']\n\
+             locks = ['a b']\n",
             &[
                 "16:1 conflict `always` and this `join` exclude each other | a task that always runs \
                  waits until all its dependencies have ended",
-                "18:10 bad_value `a b` is not a name: use one or more of a-z, 0-9, `_` and `-`",
+                "19:10 bad_value `a b` is not a name: use one or more of a-z, 0-9, `_` and `-`",
             ],
         ),
         (
@@ -799,8 +833,31 @@ fn names_in_templates() {
         (&task("prompt = 'x'\nforeach = '[1, 2]'\noutput_file = 'out/{{ instance.key }}'\n"), &[]),
         (
             &task("prompt = 'x'\nforeach = '[1, 2]'\noutput_file = '{{ run.id }}'\n"),
-            &["20:15 warning same_file all instances write `{{ run.id }}`, so that it holds the \
+            &["20:15 same_file all instances write `{{ run.id }}`, so that it holds the \
              output of the last | name `item`, `instance.index` or `instance.key` in it"],
+        ),
+        (
+            &task("prompt = 'x'\nforeach = '[1, 2]'\nforeach_key = '{{ instance.index }}'\n"),
+            &[
+                "20:19 undefined_name `instance.index` is not defined | an instance is made from its \
+               key, so the key cannot name it: name the item",
+            ],
+        ),
+        (
+            &task("prompt = 'x'\nforeach = '[1, 2]'\nforeach_key = 'instance.index'\n"),
+            &["20:15 bad_value `instance.index` gives all items the same key | name the item: \
+               `{{ item }}`, or a part of it"],
+        ),
+        (
+            &case(
+                "[tasks.u]\nrun = 'x'\noutput_file = 'out/a.md'\n\
+                 [tasks.v]\nrun = 'x'\noutput_file = './out//a.md'\n\
+                 [tasks.w]\nrun = 'x'\noutput_file = 'out/b.md'\n",
+            ),
+            &[
+                "21:15 same_file `u` and `v` both write `./out//a.md` | give each a file of its own: \
+               the one that ends last would overwrite the other",
+            ],
         ),
         (
             &case(

@@ -301,6 +301,7 @@ fn read_transcript(
                 exit_code: None,
                 told_to_end: false,
                 denied: false,
+                refused: false,
                 fails_agent: false,
                 took_ms: 0,
             };

@@ -167,6 +167,7 @@ pub(crate) mod testing {
             exit_code: None,
             told_to_end: false,
             denied: false,
+            refused: false,
             fails_agent: false,
             took_ms: 12,
         })

@@ -351,7 +351,11 @@ fn tasks(
             reason: task.reason.clone(),
             retries,
             evidence: evidence.of(name).cloned(),
-            shortfalls: RunState::shortfalls_of(of_latest),
+            shortfalls: {
+                let mut all = RunState::shortfalls_of(of_latest);
+                all.add(&state.undone_items(task));
+                all
+            },
             agents: own.into_iter().map(|(id, agent)| agent_report(id, agent, live)).collect(),
         }
     };

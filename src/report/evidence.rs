@@ -287,16 +287,21 @@ impl EvidenceFold {
     }
 
     fn ended(&mut self, task: &Name, id: &AgentId, outcome: &Outcome) {
-        if let Some(is_agent) = self.checks.remove(id) {
+        if let Some(is_agent) = self.checks.get(id).copied() {
             let (passed, reason) = match verdict_of(outcome, is_agent) {
                 Verdict::Passed => (Some(true), None),
                 Verdict::Failed(failure) => (Some(false), Some(failure.message)),
-                Verdict::Undecided(failure) => (None, Some(failure.message)),
+                Verdict::Unclear(failure) | Verdict::Undecided(failure) => {
+                    (None, Some(failure.message))
+                }
                 Verdict::Cancelled(reason) => (None, Some(reason)),
             };
             let reason = reason.as_deref().map(shortened);
             let check = CheckEvidence { agent: id.clone(), passed, reason };
-            return self.of(task).evidence.checks.push(check);
+            let checks = &mut self.of(task).evidence.checks;
+            // One that gave no verdict is asked again, and its second answer counts.
+            checks.retain(|earlier| earlier.agent != *id);
+            return checks.push(check);
         }
         if let Outcome::Failed { partial: Some(output), .. } = outcome
             && output.stored.is_some()

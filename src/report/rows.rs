@@ -159,6 +159,10 @@ fn task_row(
     now_ms: i64,
 ) -> Row {
     let last = agents.iter().map(|(_, agent)| agent.last_ms).max().or(task.started_ms);
+    let is_latest = |id: &AgentId| task.agent.as_ref().is_some_and(|main| id.is_within(main));
+    let latest = agents.iter().filter(|(id, _)| is_latest(id)).map(|(_, agent)| *agent);
+    let mut shortfalls = RunState::shortfalls_of(latest);
+    shortfalls.add(&state.undone_items(task));
     Row {
         kind: "task",
         run: run.to_owned(),
@@ -169,12 +173,7 @@ fn task_row(
         spending: agents.iter().map(|(_, agent)| agent.own).sum(),
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for,
-        shortfalls: RunState::shortfalls_of(
-            agents
-                .iter()
-                .filter(|(id, _)| task.agent.as_ref().is_some_and(|main| id.is_within(main)))
-                .map(|(_, agent)| *agent),
-        ),
+        shortfalls,
         started_ms: task.started_ms,
         took: task.started_ms.map(|_| task.whole.taken(state.reading())),
         tasks: None,

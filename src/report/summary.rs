@@ -139,14 +139,26 @@ pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
         let noun = if count == 1 { one.to_owned() } else { format!("{one}s") };
         (count > 0).then(|| format!("{count} {noun} {what}: {}", tools.join(", ")))
     };
-    let Shortfalls { denied, unknown, cut, failed_children, children } = shortfalls;
-    let failed =
-        (*failed_children > 0).then(|| format!("{failed_children} of {children} children failed"));
+    let Shortfalls {
+        denied,
+        unknown,
+        cut,
+        refused,
+        failed_children,
+        children,
+        failed_items,
+        items,
+    } = shortfalls;
+    let some = |failed: &u32, all: &u32, what: &str| {
+        (*failed > 0).then(|| format!("{failed} of {all} {what} failed"))
+    };
     let parts = [
         counted(denied, "call", "denied"),
         counted(unknown, "call", "of unknown outcome"),
         counted(cut, "result", "cut"),
-        failed,
+        counted(refused, "call", "refused by a limit"),
+        some(failed_children, children, "children"),
+        some(failed_items, items, "items"),
     ];
     let parts: Vec<_> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -90,7 +90,7 @@ fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> 
         let status = state.agents().get(&id)?;
         let is_meant = match target {
             CancelTarget::Run => true,
-            CancelTarget::Task(task) => status.task == *task,
+            CancelTarget::Task(task) => status.task.is_part_of(task),
             CancelTarget::Agent(top) => id.is_within(top),
         };
         let outcome = Outcome::Cancelled { reason: reason.to_owned() };
@@ -105,7 +105,7 @@ fn tasks(state: &RunState, target: &CancelTarget, reason: &str) -> Vec<Draft> {
     let tasks = state.tasks().filter(|(name, task)| {
         let meant = match target {
             CancelTarget::Run => true,
-            CancelTarget::Task(task) => *name == task,
+            CancelTarget::Task(task) => name.is_part_of(task),
             CancelTarget::Agent(_) => false,
         };
         meant && !task.state.is_end()

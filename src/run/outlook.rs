@@ -276,7 +276,7 @@ fn foresee(
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
     let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
-    let start = Start { state, left, outputs, answers: Vec::new(), seed: 0 };
+    let start = Start { state, left, outputs, answers: Vec::new(), cancelled: None, seed: 0 };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }
@@ -327,7 +327,9 @@ impl Words<'_> {
             let Ok(text) = text.transpose() else { continue };
             let value = text.and_then(|text| task.output_format().parse(&text).ok());
             let value = scope::value_of(task, value.unwrap_or_default());
-            then.insert(task.name.to_string(), scope::ended(status, value, Some(&self.results)));
+            let partial = self.state.partial(status);
+            let value = scope::ended(status, value, partial, Some(&self.results));
+            then.insert(task.name.to_string(), value);
         }
         then
     }

@@ -134,7 +134,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finish {
     /// The run has ended: `run.completed` is recorded.
-    Completed(RunCompleted),
+    Completed(Box<RunCompleted>),
     /// The run can be resumed: `run.paused` is recorded, with this reason.
     Paused(RunPaused),
     /// The disk stayed full, so not even a pause could be recorded.

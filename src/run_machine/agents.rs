@@ -134,9 +134,7 @@ impl RunMachine {
             return;
         }
         self.open.slots.take(id.clone(), Rank::Child);
-        for ancestor in self.line_of(&parent) {
-            *self.open.spawning.entry(ancestor).or_default() += 1;
-        }
+        self.begins_soon_below(&parent);
         let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
         let lineage = self.line_of(&parent).iter().filter_map(definition).collect();
         let spawned = AgentSpawned {
@@ -217,6 +215,14 @@ impl RunMachine {
         if self.state.agents().get(id).is_some_and(|agent| agent.check.is_some()) {
             self.start_check_limit(id);
             self.limit_attempt_of(id);
+        }
+    }
+
+    /// Notes that the first record of work below an agent, or of its own next round, is on its way to
+    /// the journal.
+    pub(super) fn begins_soon_below(&mut self, agent: &AgentId) {
+        for ancestor in self.line_of(agent) {
+            *self.open.spawning.entry(ancestor).or_default() += 1;
         }
     }
 

@@ -31,6 +31,10 @@ const CHECK: &str = "check";
 const VERDICT: &str = "\n\nAnswer in this form: the first line is the single word `pass` or the single \
     word `fail`. After `fail`, the next lines say what is wrong and what would mend it.";
 
+/// What an agent that makes a check is told if its answer gave no verdict.
+const UNCLEAR: &str = "Your answer gave no verdict. Answer again: the first line is the single word \
+    `pass` or the single word `fail`, and nothing else stands in that line.";
+
 impl RunMachine {
     /// Asks for the form of an answer to be checked.
     pub(super) fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
@@ -63,13 +67,18 @@ impl RunMachine {
         for index in 0..count {
             let index_of = u32::try_from(index).unwrap_or(u32::MAX);
             let at = CheckPlace { round: of_agent, index: index_of };
-            let Some((_, status)) = self.state.check(main, at) else {
+            let Some((judge, status)) = self.state.check(main, at) else {
                 return self.start_check(place, main, at, &value);
             };
             match status.verdict() {
                 Some(Verdict::Passed) => {}
                 Some(Verdict::Failed(failure)) => return self.check_failed(place, index, failure),
-                Some(Verdict::Undecided(failure)) => {
+                Some(Verdict::Unclear(_)) if status.round == 1 => {
+                    let judge = judge.clone();
+                    return self.ask_judge_again(place, main, &judge);
+                }
+                // No answer of the task's agent can mend what its judge says.
+                Some(Verdict::Unclear(failure) | Verdict::Undecided(failure)) => {
                     let failure = self.named(place, index, failure);
                     return self.attempt_failed(place, failure);
                 }
@@ -201,6 +210,26 @@ impl RunMachine {
         };
         let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, &id, spawned)]);
+    }
+
+    /// Asks the agent of a check once more, in the same conversation, because its answer gave no
+    /// verdict.
+    fn ask_judge_again(&mut self, place: usize, main: &AgentId, judge: &AgentId) {
+        if !self.may_go_on(place, main) {
+            return;
+        }
+        if let Some(failure) = self.bound(place, 1) {
+            return self.attempt_failed(place, failure);
+        }
+        self.count_from_now(place);
+        self.open.slots.hand_over(main, judge.clone());
+        self.begins_soon_below(judge);
+        let restart = self.state.agents().get(judge).map_or(0, |agent| agent.restarts);
+        let feedback = Some(Feedback { cause: Cause::Format, text: UNCLEAR.to_owned() });
+        let reason = "its answer gave no verdict".to_owned();
+        let restarted = AgentRestarted { restart, reason, feedback };
+        let task = self.name(place).clone();
+        self.record(vec![Draft::agent(&task, judge, restarted)]);
     }
 
     fn program_of_check(

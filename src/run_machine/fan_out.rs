@@ -2,9 +2,10 @@
 //! task once all of them have ended.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::RunMachine;
 use super::scope::{self, Item};
@@ -14,7 +15,7 @@ use crate::output::Output;
 use crate::plan::{Instances, Standing, TaskCancelled, TaskStarted, TaskState};
 use crate::spec::acceptance::CheckWork;
 use crate::spec::{FanOut, TaskSpec, Work};
-use crate::template;
+use crate::template::{self, TemplateError};
 
 /// The most bytes of a key: it is shown in one line and stands in each record of the fan-out.
 const LONGEST_KEY: usize = 512;
@@ -59,6 +60,32 @@ impl Items {
         Ok(Self { all, hash, reads: reads(task) })
     }
 
+    /// Checks that no two instances of the task write one file: the one that ends last would overwrite
+    /// the other.
+    ///
+    /// # Errors
+    /// Returns a failure of the kind `bad_items` that names both items, or `template`.
+    fn write_apart(&self, task: &TaskSpec, values: &Value) -> Result<(), Failure> {
+        let (Some(file), Some(fan_out)) = (&task.output_file, &task.fan_out) else { return Ok(()) };
+        let (mut texts, mut writers) = (PerItem::new(file, values), HashMap::new());
+        for (number, (key, item)) in self.all.iter().enumerate() {
+            let instance = json!({ "index": number, "key": key });
+            let own = [(fan_out.item.as_str(), item.clone()), ("instance", instance)];
+            let rendered = texts.render(own);
+            let rendered =
+                rendered.map_err(|error| scope::template_failure("output_file", &error))?;
+            // Paths are compared by their parts, so only `./` in front remains.
+            let path = PathBuf::from(rendered.trim_start_matches("./"));
+            if let Some(first) = writers.insert(path, number) {
+                return Err(bad(format!(
+                    "items {first} and {number} both write `{rendered}`: let `output_file` name \
+                     `instance.key` or `instance.index`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn record(&self) -> Instances {
         let keys = self.all.iter().map(|(key, _)| key.clone()).collect();
         Instances { keys, hash: self.hash.clone() }
@@ -80,25 +107,40 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the keys of the items: all different, none empty.
-fn keys(fan_out: &FanOut, items: &[Value], values: &Value) -> Result<Vec<String>, Failure> {
-    let mut values = values.as_object().cloned().unwrap_or_default();
-    if let (Some(key), Some(tasks)) = (&fan_out.key, values.get_mut("tasks")) {
-        // A template is rendered in time proportional to the values that it is given.
-        let read = tasks_read_by([key.as_str()]);
-        if let (Some(read), Some(tasks)) = (read, tasks.as_object_mut()) {
+/// A template that is rendered for each item, with the values of the tasks that it reads: a template is
+/// rendered in time proportional to the values that it is given.
+struct PerItem<'a> {
+    template: &'a str,
+    values: Value,
+}
+
+impl<'a> PerItem<'a> {
+    fn new(template: &'a str, values: &Value) -> Self {
+        let mut values = values.clone();
+        let read = tasks_read_by([template]);
+        if let (Some(read), Some(tasks)) = (read, values["tasks"].as_object_mut()) {
             tasks.retain(|task, _| read.contains(task));
         }
+        Self { template, values }
     }
+
+    /// Renders it with these values of the item's own.
+    fn render<const N: usize>(&mut self, own: [(&str, Value); N]) -> Result<String, TemplateError> {
+        for (name, value) in own {
+            self.values[name] = value;
+        }
+        template::render(self.template, &self.values)
+    }
+}
+
+/// Returns the keys of the items: all different, none empty.
+fn keys(fan_out: &FanOut, items: &[Value], values: &Value) -> Result<Vec<String>, Failure> {
+    let mut texts = fan_out.key.as_ref().map(|key| PerItem::new(key, values));
     let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
     for (number, item) in items.iter().enumerate() {
-        let key = match &fan_out.key {
-            Some(key) => {
-                values.insert(fan_out.item.clone(), item.clone());
-                let all = Value::Object(std::mem::take(&mut values));
-                let rendered = template::render(key, &all);
-                values = if let Value::Object(all) = all { all } else { Map::new() };
-                rendered.map_err(|error| {
+        let key = match &mut texts {
+            Some(texts) => {
+                texts.render([(fan_out.item.as_str(), item.clone())]).map_err(|error| {
                     let failure = scope::template_failure("foreach_key", &error);
                     bad(format!("item {number}: {}", failure.message))
                 })?
@@ -199,11 +241,16 @@ impl RunMachine {
     /// Starts the instances of a task that fans out. The task needs no slot of its own.
     pub(super) fn start_fan_out(&mut self, place: usize) {
         let attempt = self.status(place).map_or(0, |status| status.attempt);
-        let items =
-            self.items_of(place).and_then(|items| match self.bound(place, items.all.len()) {
+        let items = self.items_of(place).and_then(|items| {
+            let task = self.spec(place);
+            if task.output_file.is_some() {
+                items.write_apart(task, &self.scope().values(task))?;
+            }
+            match self.bound(place, items.all.len()) {
                 Some(failure) => Err(failure),
                 None => Ok(items),
-            });
+            }
+        });
         match items {
             Err(failure) => {
                 let failed = self.failed(place, attempt, failure);
@@ -333,19 +380,11 @@ impl RunMachine {
                 "key": key,
                 "state": status.map(|status| status.state.as_read()),
                 "output": output,
+                "partial": status.and_then(|status| self.state.partial(status)),
                 "error": status.and_then(|status| Some(status.failure.as_ref()?.to_string())),
             })
         };
         (!instances.is_empty()).then(|| instances.iter().enumerate().map(end).collect())
-    }
-
-    /// Handles the cancellation of a task that has fanned out: its instances are cancelled.
-    pub(super) fn cancel_instances(&mut self, place: usize, reason: &str) {
-        for instance in self.settings.plan.instances(place) {
-            if !self.task_state(instance).is_end() {
-                self.cancel_task(instance, reason);
-            }
-        }
     }
 
     /// Returns true if an agent of a task's instances has not ended; those that wait to be resumed

@@ -89,20 +89,17 @@ impl RunMachine {
         if self.state.open_tasks() > 0 {
             return self.pause_if_failures_wait();
         }
-        let mixed = match (&self.open.stopped, self.settings.limits.fail_fast) {
+        let is_stopped = self.open.stopped.is_some();
+        let by_failure = self.stopping_failure().is_some();
+        let mixed = match self.state.hook(Hook::OnStart) {
+            Some(HookState::Failed(_)) => RunStatus::Failed,
             // The failure of a task stopped the others, not a person.
-            (Some(_), true)
-                if self.settings.limits.cancel_running && self.stopping_failure().is_some() =>
-            {
+            _ if by_failure && (!is_stopped || self.settings.limits.cancel_running) => {
                 RunStatus::Failed
             }
-            _ if matches!(self.state.hook(Hook::OnStart), Some(HookState::Failed(_))) => {
-                RunStatus::Failed
-            }
-            (Some(_), _) => RunStatus::Cancelled,
+            _ if is_stopped => RunStatus::Cancelled,
             // All other tasks were done, as far as they could be.
-            (None, true) if self.stopping_failure().is_some() => RunStatus::Failed,
-            (None, _) => RunStatus::Partial,
+            _ => RunStatus::Partial,
         };
         let result = self.state.result(mixed, self.settings.limits.strict);
         if self.waits_for_end(&result) {

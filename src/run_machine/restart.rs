@@ -11,7 +11,7 @@ use super::agents::PARENT_ENDED;
 use super::open::Stage;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
-use super::{Finish, RunMachine, scope};
+use super::{CancelTarget, Finish, RunMachine, scope};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentUse;
@@ -47,6 +47,9 @@ impl RunMachine {
         }
         // Stops come before resumed attempts: an agent that must end must not get an actor first.
         self.fail_as_before();
+        if let Some(reason) = self.left_cancel.take() {
+            self.cancelled(&CancelTarget::Run, &reason);
+        }
         self.start_limits();
         for place in 0..self.settings.plan.tasks().len() {
             if self.task_state(place) == TaskState::Running {

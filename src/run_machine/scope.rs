@@ -60,7 +60,7 @@ pub struct Item<'a> {
 /// may start before the others end.
 static NOT_ENDED: LazyLock<Value> = LazyLock::new(|| {
     let state = TaskState::Pending.as_str();
-    serde_json::json!({ "output": null, "outputs": null, "state": state, "error": null })
+    serde_json::json!({ "output": null, "outputs": null, "partial": null, "state": state, "error": null })
 });
 
 impl Scope<'_> {
@@ -252,11 +252,17 @@ pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
     serde_json::json!({ field: output })
 }
 
-/// Returns the value of an ended task for templates, made from that of its output. With
-/// the folder of stored results, it names the file that holds the output.
+/// Returns the value of an ended task for templates, made from that of its output and from what it had
+/// made when it failed. With the folder of stored results, it names the file that holds the output.
 #[must_use]
-pub(crate) fn ended(status: &TaskStatus, mut value: Value, results: Option<&Path>) -> Value {
+pub(crate) fn ended(
+    status: &TaskStatus,
+    mut value: Value,
+    partial: Option<&str>,
+    results: Option<&Path>,
+) -> Value {
     let error = status.failure.as_ref().map(ToString::to_string);
+    value["partial"] = partial.into();
     value["state"] = status.state.as_read().into();
     value["error"] = error.into();
     if let Some(results) = results {

@@ -146,7 +146,11 @@ impl RunMachine {
             CancelTarget::Task(task) => {
                 let Some(place) = self.settings.plan.place(task) else { return false };
                 self.cancel_task(place, reason);
-                self.cancel_instances(place, reason);
+                for part in 0..self.settings.plan.tasks().len() {
+                    if self.name(part).is_part_of(task) && !self.task_state(part).is_end() {
+                        self.cancel_task(part, reason);
+                    }
+                }
                 true
             }
             CancelTarget::Agent(agent) => {

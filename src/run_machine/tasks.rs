@@ -335,7 +335,7 @@ impl RunMachine {
         if let Some(status) = self.state.task(&name) {
             let results = self.settings.plan.is_read_as_file(place);
             let results = results.then_some(self.settings.results.as_path());
-            let value = scope::ended(status, known, results);
+            let value = scope::ended(status, known, self.state.partial(status), results);
             for (instance, _) in &status.instances {
                 self.open.values.remove(instance.as_str());
             }

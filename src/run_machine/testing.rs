@@ -21,7 +21,7 @@ use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::reopening::Reopening;
-use crate::run_state::{Retry, RunState, TaskStatus};
+use crate::run_state::{AgentStatus, Retry, RunState, TaskStatus};
 use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
 use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer, Verdict};
@@ -53,6 +53,8 @@ pub(super) enum Step {
     Fail,
     /// A check of it does not pass.
     Refute,
+    /// The agent of a check gives no verdict in its first answer, and passes in its second.
+    Mumble,
     /// It crashes the first time it reaches this step.
     Crash,
     /// It does nothing until it is asked to end.
@@ -136,6 +138,8 @@ pub(super) struct World {
     pub(super) failing_hooks: Vec<Hook>,
     /// True if no person is asked about proposals.
     pub(super) unasked: bool,
+    /// The reason for which later processes cancel the run as they begin.
+    pub(super) cancel_next: Option<String>,
 }
 
 impl World {
@@ -180,6 +184,7 @@ impl World {
             hooks_run: Vec::new(),
             failing_hooks: Vec::new(),
             unasked: false,
+            cancel_next: None,
         };
         let planned = world.settings.plan.tasks().iter().map(PlannedTask::from);
         let created = RunCreated {
@@ -234,6 +239,7 @@ impl World {
             left,
             outputs,
             answers: self.answers.clone(),
+            cancelled: self.cancel_next.clone(),
             seed: self.records.len() as u64,
         }
     }
@@ -512,7 +518,12 @@ impl World {
     }
 
     /// Checks the rules of the records with which an answer is judged or its agent asked again.
-    fn check_round(&self, name: &Name, status: &TaskStatus, event: &Event) {
+    fn check_round(
+        &self,
+        name: &Name,
+        (status, agent): (&TaskStatus, Option<&AgentStatus>),
+        event: &Event,
+    ) {
         let rules = &self.spec(name).acceptance;
         match event {
             Event::AgentSpawned(spawned) if spawned.check.is_some() => {
@@ -520,6 +531,14 @@ impl World {
                 let main = spawned.parent.as_ref().expect("what it judges");
                 let twice = self.state.check(main, place);
                 assert!(twice.is_none(), "{name}: {place:?} again\n{}", self.story());
+            }
+            Event::AgentRestarted(restarted)
+                if restarted.feedback.is_some() && agent.is_some_and(|a| a.check.is_some()) =>
+            {
+                let agent = agent.expect("the agent of a check");
+                let is_unclear =
+                    matches!(agent.verdict(), Some(crate::run_state::Verdict::Unclear(_)));
+                assert!(is_unclear && agent.round == 1, "{name} asks again\n{}", self.story());
             }
             Event::AgentRestarted(restarted) if restarted.feedback.is_some() => {
                 let cause = restarted.feedback.as_ref().expect("feedback").cause;
@@ -547,7 +566,8 @@ impl World {
             return;
         };
         if agent.is_some() {
-            return self.check_round(name, status, event);
+            let agent = agent.and_then(|id| self.state.agents().get(id));
+            return self.check_round(name, (status, agent), event);
         }
         let at_work = || self.actors.iter().filter(|(_, actor)| actor.task == *name).count();
         match event {
@@ -870,6 +890,11 @@ impl World {
                 let output = Output::whole("fail\nIt is wrong.");
                 self.end_by_itself(agent, Outcome::Completed { output });
             }
+            Some(Step::Mumble) if self.gives_no_verdict(agent) => {
+                let output = Output::whole("It depends.");
+                self.end_by_itself(agent, Outcome::Completed { output });
+            }
+            Some(Step::Mumble) => self.end_with_answer(agent),
             Some(Step::Refute) => {
                 let failure = Failure::new(FailureKind::CommandFailed, "exit code 1");
                 let partial = Some(Output::whole("It is wrong."));
@@ -898,6 +923,12 @@ impl World {
             (None, _) => "done".to_owned(),
         };
         self.end_by_itself(agent, Outcome::Completed { output: Output::whole(text) });
+    }
+
+    /// Returns true if an agent makes a check and was not asked for its verdict again.
+    fn gives_no_verdict(&self, agent: &AgentId) -> bool {
+        let status = &self.state.agents()[agent];
+        status.check.is_some() && status.definition.is_some() && status.round == 1
     }
 
     fn pass(&mut self, agent: &AgentId) {

@@ -522,6 +522,7 @@ fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
         2 if ends => Step::Hang,
         3 if ends => Step::Stuck,
         4 | 5 if is_check => Step::Refute,
+        6 | 7 if is_check => Step::Mumble,
         _ => Step::Answer,
     });
     steps
@@ -921,5 +922,103 @@ fn a_hook_runs_once_wherever_the_run_is_killed_and_again_when_it_is_retried() {
         world.retry(&[]);
         world.play();
         assert_eq!(count(&world, Hook::OnExit), before + 1, "seed {seed}\n{}", world.story());
+    }
+}
+
+#[test]
+fn a_judge_without_a_verdict_is_asked_again_and_the_task_keeps_its_rounds() {
+    let script: Script = |_, id| match id.as_str().contains("/check") {
+        true => vec![Step::Mumble],
+        false => vec![Step::Answer],
+    };
+    let work = CheckWork::Agent { agent: name("judge"), prompt: "is it?".to_owned() };
+    let checks = vec![Check { work, timeout: None }];
+    let acceptance = Acceptance { checks, ..Acceptance::default() };
+    for seed in 0..50 {
+        let tasks = vec![TaskSpec { acceptance: acceptance.clone(), ..task("t", &[]) }];
+        let mut world = World::new(tasks, keep_going(), script, seed);
+        // In one process, and with one that dies on the way.
+        if seed % 2 == 1 {
+            world.steps(seed as usize / 2);
+            if world.finish.is_none() {
+                world.kill_process();
+            }
+        }
+        assert_eq!(completed(&world.play()), RunStatus::Completed, "{seed}\n{}", world.story());
+        let task = world.state.task(&name("t")).expect("the task");
+        assert!(task.rounds.is_empty(), "{seed}: its own agent was not asked again");
+        let judge = world.state.agents().values().find(|agent| agent.check.is_some());
+        assert_eq!(judge.map(|judge| judge.round), Some(2), "{seed}");
+    }
+}
+
+#[test]
+fn a_failure_that_stops_the_run_makes_it_failed_and_one_that_does_not_makes_it_partial() {
+    let fails = |on_failure| TaskSpec { on_failure, ..task("fail", &[]) };
+    for (fail_fast, on_failure, status) in [
+        (true, None, RunStatus::Failed),
+        (false, None, RunStatus::Partial),
+        (false, Some(OnFailure::Fail), RunStatus::Failed),
+        (true, Some(OnFailure::SkipDependents), RunStatus::Partial),
+        (true, Some(OnFailure::Continue), RunStatus::Partial),
+    ] {
+        // Whatever had begun when it failed, and whatever was kept from starting.
+        for (slots, seed) in [(1, 1), (1, 2), (3, 3), (3, 4)] {
+            let limits = Limits { fail_fast, max_concurrency: slots, ..Limits::default() };
+            let tasks = vec![task("a", &[]), fails(on_failure), task("b", &["a"])];
+            let mut world = World::new(tasks, limits, by_name, seed);
+            let ended = completed(&world.play());
+            assert_eq!(ended, status, "{fail_fast} {on_failure:?} {slots}\n{}", world.story());
+        }
+    }
+}
+
+#[test]
+fn items_that_a_completed_fan_out_left_undone_are_shortfalls() {
+    let script: Script = |_, id| match id.as_str() {
+        "each[1]" | "each[3]" => vec![Step::Fail],
+        _ => vec![Step::Answer],
+    };
+    for (strict, status) in [(false, RunStatus::Completed), (true, RunStatus::Partial)] {
+        let fan_out = FanOut {
+            list: "range(5)".to_owned(),
+            item: "item".to_owned(),
+            key: None,
+            max_concurrency: None,
+            min_success: 0.5,
+        };
+        let tasks = vec![TaskSpec { fan_out: Some(fan_out), ..task("each", &[]) }];
+        let mut world = World::new(tasks, Limits { strict, ..keep_going() }, script, 1);
+        let Finish::Completed(ended) = world.play() else { panic!("it ends") };
+        assert_eq!(ended.status, status);
+        assert_eq!((ended.shortfalls.failed_items, ended.shortfalls.items), (2, 5));
+        let short = world.state.tasks_that_fell_short();
+        assert!(short.contains(&name("each")), "{short:?}");
+    }
+}
+
+#[test]
+fn a_run_that_is_cancelled_as_it_is_resumed_still_cleans_up() {
+    for seed in 0..30 {
+        let clean = TaskSpec { always: true, ..task("clean", &["hang", "after"]) };
+        let tasks = vec![task("hang", &[]), task("after", &["hang"]), clean];
+        let mut world = World::new(tasks, keep_going(), by_name, seed);
+        world.settings.hooks.insert(Hook::OnExit);
+        world.kill_process();
+        while world.spawned.is_empty() {
+            world.steps(1);
+        }
+        world.steps(seed as usize % 7);
+        world.cancel_next = Some("enough".to_owned());
+        world.kill_process();
+        assert_eq!(completed(&world.play()), RunStatus::Cancelled, "{seed}\n{}", world.story());
+        let state = |task: &str| world.state.task(&name(task)).expect("a task").state;
+        let ended = ["hang", "after"].map(state);
+        assert_eq!(ended, [TaskState::Cancelled; 2], "{seed}\n{}", world.story());
+        // It ran, or used up the time that a cleanup has.
+        let cleaned = matches!(state("clean"), TaskState::Completed | TaskState::Failed);
+        let has_begun = world.spawned.iter().any(|agent| agent.as_str() == "clean");
+        assert!(cleaned && has_begun, "{seed}\n{}", world.story());
+        assert_eq!(world.hooks_run, [Hook::OnExit], "{seed}");
     }
 }

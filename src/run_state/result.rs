@@ -61,7 +61,35 @@ impl RunState {
             main.is_some_and(|main| id.is_within(main))
         };
         let latest = self.agents.iter().filter(is_latest);
-        Self::shortfalls_of(latest.map(|(_, agent)| agent))
+        let mut all = Self::shortfalls_of(latest.map(|(_, agent)| agent));
+        self.tasks.values().for_each(|task| all.add(&self.undone_items(task)));
+        all
+    }
+
+    /// Returns what a failed task had made: what its agent handed over when its turns or its time were
+    /// used up, or what its command had printed.
+    #[must_use]
+    pub fn partial(&self, task: &TaskStatus) -> Option<&str> {
+        let agent = task.agent.as_ref().filter(|_| task.state == TaskState::Failed)?;
+        match self.agents.get(agent)?.outcome.as_ref()? {
+            Outcome::Failed { partial, .. } => Some(partial.as_ref()?.text.as_str()),
+            Outcome::Completed { .. } | Outcome::Cancelled { .. } => None,
+        }
+    }
+
+    /// Returns the items that a fan-out left undone although it completed: too few for its
+    /// `min_success` to fail it.
+    #[must_use]
+    pub fn undone_items(&self, task: &TaskStatus) -> Shortfalls {
+        let is_done = |name: &Name| self.tasks.get(name).is_some_and(TaskStatus::is_done);
+        let instances = match task.state {
+            TaskState::Completed | TaskState::Reused => task.instances.as_slice(),
+            _ => &[],
+        };
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let failed = count(instances.iter().filter(|(name, _)| !is_done(name)).count());
+        let items = if failed > 0 { count(instances.len()) } else { 0 };
+        Shortfalls { failed_items: failed, items, ..Shortfalls::default() }
     }
 
     /// Returns the tasks whose latest attempt left something undone, by name.
@@ -72,7 +100,8 @@ impl RunState {
             let is_latest = main.is_some_and(|main| id.is_within(main));
             is_latest && !Self::shortfalls_of([*agent]).is_empty()
         });
-        fell_short.map(|(_, agent)| &agent.task).collect()
+        let partly = self.tasks.iter().filter(|(_, task)| !self.undone_items(task).is_empty());
+        fell_short.map(|(_, agent)| &agent.task).chain(partly.map(|(name, _)| name)).collect()
     }
 
     /// Returns what the latest attempt of a task left undone.
@@ -82,7 +111,9 @@ impl RunState {
         let of_task = self.agents.iter().filter(|(id, agent)| {
             agent.task == *name && main.is_some_and(|main| id.is_within(main))
         });
-        Self::shortfalls_of(of_task.map(|(_, agent)| agent))
+        let mut all = Self::shortfalls_of(of_task.map(|(_, agent)| agent));
+        self.tasks.get(name).iter().for_each(|task| all.add(&self.undone_items(task)));
+        all
     }
 
     /// Returns what these agents left undone.

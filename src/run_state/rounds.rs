@@ -8,7 +8,8 @@ use crate::plan::TaskState;
 use crate::turn::{CheckPlace, Feedback};
 
 impl RunState {
-    /// Opens the agent of a running attempt again, for the next round.
+    /// Opens the agent of a running attempt again, for the next round, or the agent of a check whose
+    /// answer gave no verdict.
     pub(super) fn begin_round(
         &mut self,
         record: &Record,
@@ -17,21 +18,24 @@ impl RunState {
     ) -> Result<(), String> {
         let Some(agent) = self.agents.get_mut(id) else { return Ok(()) };
         let task = self.tasks.get_mut(&agent.task).ok_or("its task is gone")?;
-        if task.state != TaskState::Running || task.agent.as_ref() != Some(id) {
+        let main = if agent.check.is_some() { agent.parent.as_ref() } else { Some(id) };
+        if task.state != TaskState::Running || main.is_none() || task.agent.as_ref() != main {
             return Err("its task has no attempt with it".to_owned());
         }
         if !agent.has_subtree_ended() {
             return Err("an agent still works for it".to_owned());
         }
-        task.rounds.push(feedback.cause);
+        if agent.check.is_none() {
+            task.rounds.push(feedback.cause);
+        }
         task.open_agents += 1;
         agent.round += 1;
         agent.outcome = None;
         agent.apply(&record.event, record.ts_ms, self.clock.reading());
         // A round is no crash.
         agent.restarted.pop();
-        agent.open += 1;
         let task = agent.task.clone();
+        self.for_each_ancestor(id, |agent| agent.open += 1);
         self.open_agents += 1;
         self.descendants += usize::from(self.is_unasked(&task));
         Ok(())

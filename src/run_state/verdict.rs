@@ -15,6 +15,8 @@ pub enum Verdict {
     Passed,
     /// The answer did not pass. The failure holds what the check printed, or its reasons.
     Failed(Failure),
+    /// An agent's answer gives no verdict: it is asked once more. The failure holds the answer.
+    Unclear(Failure),
     /// The check could not judge.
     Undecided(Failure),
     /// The check was cancelled, for this reason.
@@ -48,18 +50,26 @@ pub fn verdict_of(outcome: &Outcome, is_agent: bool) -> Verdict {
     }
 }
 
-/// Reads the answer of an agent that makes a check.
+/// Reads the answer of an agent that makes a check. Marks around the word and the label `Verdict` before
+/// it are no part of it: models write `**PASS**`, `Pass.` and `Verdict: pass`.
 fn read_verdict(answer: &str) -> Verdict {
     let answer = answer.trim();
     let (first, rest) = answer.split_once('\n').unwrap_or((answer, ""));
-    let failed = |message: &str, output: &str| {
+    let failure = |message: &str, output: &str| {
         let output = Some(end_of(output.trim()).to_owned()).filter(|output| !output.is_empty());
-        Verdict::Failed(Failure { output, ..Failure::new(FailureKind::CheckFailed, message) })
+        Failure { output, ..Failure::new(FailureKind::CheckFailed, message) }
     };
-    match first.trim().to_ascii_lowercase().as_str() {
-        "pass" => Verdict::Passed,
-        "fail" => failed("it answered `fail`", rest),
-        _ => failed("it answered neither `pass` nor `fail` in its first line", answer),
+    let first = first.to_ascii_lowercase();
+    let bare = |text: &str| text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let first = bare(&first);
+    let word = first.strip_prefix("verdict").map_or_else(|| first.clone(), bare);
+    match word.as_str() {
+        "pass" | "passed" => Verdict::Passed,
+        "fail" | "failed" => Verdict::Failed(failure("it answered `fail`", rest)),
+        _ => Verdict::Unclear(failure(
+            "it answered neither `pass` nor `fail` in its first line",
+            answer,
+        )),
     }
 }
 
@@ -74,21 +84,34 @@ mod tests {
 
     #[test]
     fn only_the_first_line_of_an_answer_is_a_verdict() {
-        for passed in ["pass", "Pass\nIt is good.", " pass \n\nfail"] {
+        for passed in [
+            "pass",
+            "Pass\nIt is good.",
+            " pass \n\nfail",
+            "Pass.",
+            "**PASS**",
+            "Verdict: pass",
+            "**Verdict:** `pass`\nIt is good.",
+            "passed!",
+        ] {
             assert_eq!(read_verdict(passed), Verdict::Passed, "{passed}");
         }
-        for (answer, told, output) in [
-            ("fail\nThe end is missing.\n", "it answered `fail`", Some("The end is missing.")),
-            ("FAIL", "it answered `fail`", None),
-            ("pass.", "neither", Some("pass.")),
-            ("The verdict:\npass", "neither", Some("The verdict:\npass")),
-            ("**pass**", "neither", Some("**pass**")),
+        for (answer, output) in [
+            ("fail\nThe end is missing.\n", Some("The end is missing.")),
+            ("FAIL", None),
+            ("Verdict: **fail**\nx", Some("x")),
         ] {
             let Verdict::Failed(failure) = read_verdict(answer) else { panic!("{answer}") };
-            assert!(failure.message.contains(told), "{failure}");
+            assert_eq!(failure.message, "it answered `fail`");
             assert_eq!(failure.output.as_deref(), output);
         }
-        let Verdict::Failed(long) = read_verdict(&"é".repeat(TOLD_BYTES)) else { panic!() };
+        for answer in ["The verdict:\npass", "pass or fail", "not a pass", "Passable", "It passes."]
+        {
+            let Verdict::Unclear(failure) = read_verdict(answer) else { panic!("{answer}") };
+            assert!(failure.message.contains("neither"), "{failure}");
+            assert_eq!(failure.output.as_deref(), Some(answer));
+        }
+        let Verdict::Unclear(long) = read_verdict(&"é".repeat(TOLD_BYTES)) else { panic!() };
         assert_eq!(long.output.map(|output| output.len()), Some(TOLD_BYTES));
     }
 }

@@ -96,7 +96,7 @@ fn exit_code(ended: &ToolOutput, context: &ToolContext) -> Result<i32, ToolError
     match ended.ending {
         Ending::Exited(code) => Ok(code),
         Ending::TimedOut(_) => Err(ToolError::Timeout(context.timeout)),
-        Ending::Cancelled(_) | Ending::Done | Ending::Failed | Ending::Denied => {
+        Ending::Cancelled(_) | Ending::Done | Ending::Failed | Ending::Denied | Ending::Refused => {
             Err(ToolError::Cancelled)
         }
     }

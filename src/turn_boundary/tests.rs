@@ -437,6 +437,7 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
         exit_code: None,
         told_to_end: false,
         denied: false,
+        refused: false,
         fails_agent: false,
         took_ms: 1,
     }

@@ -149,6 +149,7 @@ pub(super) fn answer(
         exit_code: None,
         told_to_end: false,
         denied: false,
+        refused: false,
         fails_agent: false,
         took_ms: 0,
     }

@@ -161,6 +161,7 @@ mod tests {
             exit_code: None,
             told_to_end: false,
             denied: false,
+            refused: false,
             fails_agent: false,
             took_ms: 1,
         };

@@ -184,6 +184,7 @@ mod tests {
                 exit_code: Some(0),
                 told_to_end: false,
                 denied: false,
+                refused: false,
                 fails_agent: false,
                 took_ms: 5,
             }

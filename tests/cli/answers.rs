@@ -101,7 +101,7 @@ fn an_attempt_has_so_many_rounds_and_fails_by_what_was_wrong_last() {
         (format!("run = 'echo 3'\n{schema}"), "output_schema", "not of type \"object\"", 1),
         (format!("{agent}\n{check}"), "check_failed", "check 1, `echo why; false`: ", 3),
         (format!("run = 'echo 3'\n{check}"), "check_failed", "exit code 1", 1),
-        (format!("{agent}\n{judge}"), "check_failed", "neither `pass` nor `fail`", 3),
+        (format!("{agent}\n{judge}"), "check_failed", "neither `pass` nor `fail`", 1),
         (
             format!("{agent}\n[tasks.t.loop]\nuntil = 'false'\nmax_iterations = 5"),
             "max_iterations",

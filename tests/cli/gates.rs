@@ -113,7 +113,17 @@ fn the_time_of_a_question_passes_also_while_no_process_runs() {
             "[tasks.gate.approval]\nmessage = 'go?'\ntimeout = '1s'\non_timeout = '{on_timeout}'\n"
         );
         let desk = Desk::commands(&gate);
-        assert_eq!(desk.call(&["run"]).code, 6);
+        // Nobody answers: the process that drives the run does so itself, on time.
+        let run = desk.call(&["run"]);
+        assert_eq!(run.code, code, "{on_timeout}: {}", run.err);
+        let [answered] = &events(&desk, "approval.answered")[..] else { panic!("one answer") };
+        assert_eq!(answered["data"]["by"], "timeout");
+        // Or it dies before.
+        let desk = Desk::commands(&gate);
+        let run = desk.start(&["run"]);
+        desk.wait_for_event("approval.asked", |_| true);
+        run.signal("KILL");
+        run.end();
         let row = pending(&desk).remove(0);
         assert!(row["until"].is_string(), "{row}");
         wait("the end of its time", || {

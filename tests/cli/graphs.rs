@@ -120,7 +120,7 @@ fn the_outputs_of_a_fan_out_that_failed_name_each_item_also_after_a_resume() {
         assert_eq!(
             (&ends[0], &ends[1]["key"], &ends[1]["state"], &ends[1]["output"]),
             (
-                &json!({ "index": 0, "key": "a", "state": "completed", "output": "a", "error": null }),
+                &json!({ "index": 0, "key": "a", "state": "completed", "output": "a", "partial": null, "error": null }),
                 &json!("b"),
                 &json!("failed"),
                 &Value::Null

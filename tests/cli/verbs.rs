@@ -455,7 +455,8 @@ fn the_help_of_run_is_readable() {
           --json                Print events as JSON, one a line
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
-                                outcome of a call is unknown, a result was cut, or a child agent failed
+                                outcome of a call is unknown, a result was cut, a limit refused a call,
+                                or a child agent or an item failed
           --sandbox <MODE>      The files that commands can write, whatever the configuration says:
                                 `read-only`, `workspace-write`, or `danger-full-access` for no sandbox
                                 [possible values: read-only, workspace-write, danger-full-access]

@@ -161,7 +161,7 @@ impl Supervisor {
             Finish::Completed(record) => {
                 let results = self.services.store.results_dir().to_owned();
                 let run = state.machine.state().clone();
-                RunEnd::Completed(Box::new(Completed::new(run, record, results)))
+                RunEnd::Completed(Box::new(Completed::new(run, *record, results)))
             }
             Finish::Paused(paused) => RunEnd::Paused(paused),
             Finish::DiskFull => RunEnd::JournalFailed(JournalError::Full),

@@ -20,7 +20,9 @@ pub(super) fn text(state: &RunState, name: &Name, task: &TaskStatus) -> String {
             None => "not ended".to_owned(),
             Some(Verdict::Passed) => "passed".to_owned(),
             Some(Verdict::Failed(failure)) => format!("failed: {}", failure.message),
-            Some(Verdict::Undecided(failure)) => format!("could not judge: {failure}"),
+            Some(Verdict::Unclear(failure) | Verdict::Undecided(failure)) => {
+                format!("could not judge: {failure}")
+            }
             Some(Verdict::Cancelled(reason)) => format!("cancelled: {reason}"),
         };
         let (round, number) = (place.round, place.index + 1);
@@ -38,7 +40,9 @@ pub(super) fn checks_json(state: &RunState, name: &Name) -> Value {
             None => ("open", None),
             Some(Verdict::Passed) => ("passed", None),
             Some(Verdict::Failed(failure)) => ("failed", Some(failure)),
-            Some(Verdict::Undecided(failure)) => ("undecided", Some(failure)),
+            Some(Verdict::Unclear(failure) | Verdict::Undecided(failure)) => {
+                ("undecided", Some(failure))
+            }
             Some(Verdict::Cancelled(_)) => ("cancelled", None),
         };
         let place = check.check;

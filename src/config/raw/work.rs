@@ -205,9 +205,9 @@ sections! {
         /// The name of the item in the templates of an instance.
         foreach_as: String = "item".to_owned(), Kind::Text("name", &["bad_value"]),
             gives "conflict";
-        /// The identity of an item: a template that may name the item. No two items may have the
+        /// The identity of an item: a template that names the item. No two items may have the
         /// same. It is the item itself if that is a text or a number, else a hash of it.
-        foreach_key: String, TEMPLATE, gives "conflict";
+        foreach_key: String, TEMPLATE, gives "bad_value", "conflict";
         /// The most instances that are at work at the same time.
         max_concurrency: usize, COUNT => "that of `[limits]`", gives "conflict";
         /// The share of the instances that must complete, from 0 to 1. If fewer do, the task fails.

@@ -73,6 +73,7 @@ impl Journal {
             exit_code: code,
             told_to_end: false,
             denied: false,
+            refused: false,
             fails_agent: false,
             took_ms: 1,
         };

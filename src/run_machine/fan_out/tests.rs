@@ -90,9 +90,10 @@ fn outputs_are_in_the_order_of_the_items_with_failures_as_values() {
     // The failure of an instance stops nothing.
     let limits = Limits { fail_fast: true, ..keep_going() };
     let world = play(tasks, limits, second_fails);
-    let entry = |index: usize, key: &str| json!({ "index": index, "key": key, "state": "completed", "output": "done", "error": null });
+    let entry = |index: usize, key: &str| json!({ "index": index, "key": key, "state": "completed", "output": "done", "partial": null, "error": null });
     let failed = json!({
-        "index": 1, "key": "b", "state": "failed", "output": null, "error": "overloaded: busy",
+        "index": 1, "key": "b", "state": "failed", "output": null, "partial": null,
+        "error": "overloaded: busy",
     });
     assert_eq!(outputs(&world, "t"), json!([entry(0, "a"), failed, entry(2, "c")]));
     assert_eq!(status(&world, "after").state, TaskState::Completed);
