@@ -7,29 +7,44 @@
 //! new gateway after a crash knows which calls are under way. The order of the keys is the order in
 //! which calls start.
 
+mod call;
 mod concurrency;
 mod pace;
 mod quota;
+pub mod simulation;
+mod verdict;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::time::Duration;
 
+pub use self::call::Rules;
+pub(crate) use self::call::{CallEnd, Effect};
+use self::call::{Hold, Out, Waiting};
 use self::concurrency::Concurrency;
 use self::pace::Pacing;
 pub use self::pace::{Allowance, PerMinute, Remaining};
 use self::quota::Closed;
 pub use self::quota::{OnQuota, QuotaRule};
+use self::verdict::{Refused, Says, Verdict};
 use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
 
 /// Failures in a row, over all agents, that open the breaker: more than one unlucky call makes with
-/// its first retries, fewer than twenty parallel agents make in one round.
+/// its first retries.
 const BREAKER_THRESHOLD: u32 = 8;
 
-/// Time that an open breaker waits before it lets one probe through.
-const BREAKER_COOLDOWN: Duration = Duration::from_secs(15);
+/// Failures of calls that started within this time of the one before count as one: what twenty agents meet at
+/// the same moment is one event, and no outage.
+const ONE_EVENT: Duration = Duration::from_millis(100);
+
+/// Time that an open breaker waits before it lets one probe through; it doubles with each probe that fails, up
+/// to [`LONGEST_COOLDOWN`].
+const FIRST_COOLDOWN: Duration = Duration::from_secs(1);
+
+/// The longest such time. Twenty agents with ten attempts each survive an outage of many minutes.
+const LONGEST_COOLDOWN: Duration = Duration::from_secs(15);
 
 /// Pause after a 429 that names none: the shortest that the official clients make after a second
 /// failure. It doubles while the provider takes no call between two refusals.
@@ -46,99 +61,13 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 /// at once, while a model may think for minutes before its first word.
 const ALONE: Duration = Duration::from_secs(3);
 
-/// The rules of the calls to a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// The most calls in progress at the same time.
-    pub max_concurrency: usize,
-    /// True if the number of calls begins low, and is halved while the provider is overloaded.
-    pub is_adaptive: bool,
-    /// True if a 429 of one call makes all calls wait.
-    pub shares_pauses: bool,
-    /// The limits of calls and tokens in a minute.
-    pub per_minute: PerMinute,
-    /// What follows when the quota is used up.
-    pub quota: QuotaRule,
-}
-
-impl Rules {
-    /// Returns the rules of a provider that limits nothing but the calls at the same time.
-    #[must_use]
-    pub fn of(max_concurrency: usize) -> Self {
-        let (per_minute, quota) = (PerMinute::default(), QuotaRule::default());
-        Self { max_concurrency, is_adaptive: false, shares_pauses: true, per_minute, quota }
-    }
-}
-
-/// The result of a call, as far as it matters for other calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallEnd {
-    /// The call gave a reply.
-    Succeeded {
-        /// The tokens that count against a limit of tokens: all but those read from a cache.
-        tokens: u64,
-    },
-    /// The provider asked to slow down.
-    RateLimited {
-        /// The pause that the provider asked for, if it named one.
-        retry_after: Option<Duration>,
-        /// The provider's own words.
-        reason: String,
-    },
-    /// The quota of the account is used up.
-    QuotaExhausted {
-        /// The time until its reset, if the provider named it.
-        resets_in: Option<Duration>,
-        /// The provider's own words.
-        reason: String,
-    },
-    /// The provider has no capacity.
-    Overloaded,
-    /// The call failed in a way that may affect all calls to the provider.
-    Failed,
-    /// The provider answered, but refused this one request.
-    Refused,
-    /// The caller stopped waiting for the call, so it has no result.
-    Abandoned,
-}
-
-/// A consequence that the caller must carry out.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Effect<K> {
-    /// Start this call.
-    Admit(K),
-    /// Record this event in the journal.
-    Record(Box<Event>),
-}
-
-/// A call under way.
-#[derive(Clone, Copy, Debug)]
-struct Out {
-    /// True for the breaker's probe.
-    is_probe: bool,
-    started: Duration,
-    /// The measurement of the pace that it belongs to.
-    round: u64,
-    /// The tokens that were assumed at its start.
-    tokens: f64,
-}
-
-/// The reason why no call may start now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
-    /// Until this time, unless a call ends before.
-    Until(Duration),
-    /// Until a call ends.
-    CallEnds,
-}
-
 /// The calls to one provider that are under way or want to start.
 #[derive(Clone, Debug)]
 pub(crate) struct Admission<K> {
     provider: Name,
     shares_pauses: bool,
-    /// The calls that want to start, with their tokens.
-    waiting: BTreeMap<K, u64>,
+    /// The calls that want to start.
+    waiting: BTreeMap<K, Waiting>,
     out: HashMap<K, Out>,
     concurrency: Concurrency,
     pacing: Pacing,
@@ -153,7 +82,10 @@ pub(crate) struct Admission<K> {
     quota: QuotaRule,
     /// The quota, while it is used up: calls go one at a time until the provider has taken one.
     closed: Option<Closed>,
+    verdict: Verdict,
     breaker: Breaker,
+    /// The time of the newest failure that counted.
+    failed_at: Option<Duration>,
 }
 
 impl<K: Clone + Ord + Hash> Admission<K> {
@@ -173,7 +105,9 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             is_careful: false,
             quota: rules.quota,
             closed: None,
-            breaker: Breaker::new(BREAKER_THRESHOLD, BREAKER_COOLDOWN),
+            verdict: Verdict::default(),
+            breaker: Breaker::growing(BREAKER_THRESHOLD, FIRST_COOLDOWN, LONGEST_COOLDOWN),
+            failed_at: None,
         }
     }
 
@@ -183,13 +117,19 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         self.paused_until = Some(left.min(LONGEST_PAUSE)).filter(|left| !left.is_zero());
     }
 
-    /// Reports that a call of about this many tokens wants to start. A call that was admitted before is
-    /// admitted again, since the first answer may not have reached it.
-    pub(crate) fn ask(&mut self, now: Duration, key: K, tokens: u64) -> Vec<Effect<K>> {
+    /// Reports that a call of about this many tokens wants to start after this pause of its own. A call that
+    /// was admitted before is admitted again, since the first answer may not have reached it.
+    pub(crate) fn ask(
+        &mut self,
+        now: Duration,
+        key: K,
+        tokens: u64,
+        pause: Duration,
+    ) -> Vec<Effect<K>> {
         if self.out.contains_key(&key) {
             return vec![Effect::Admit(key)];
         }
-        self.waiting.insert(key, tokens);
+        self.waiting.insert(key, Waiting { tokens, from: now + pause.min(LONGEST_PAUSE) });
         self.admit(now)
     }
 
@@ -197,9 +137,11 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     pub(crate) fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Effect<K>> {
         self.pacing.told(now, told);
         let mut effects = Vec::new();
-        if let Some(started) = self.out.get(key).map(|out| out.started) {
-            self.note_taken(key);
-            self.reopen(started, &mut effects);
+        if let Some(mut out) = self.out.remove(key) {
+            self.note_answer(key);
+            self.note_taken(&mut out);
+            self.reopen(out.started, &mut effects);
+            self.out.insert(key.clone(), out);
         }
         effects.extend(self.admit(now));
         effects
@@ -218,23 +160,38 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         Effect::Record(Box::new(resumed.into()))
     }
 
-    fn note_taken(&mut self, key: &K) {
+    fn note_answer(&mut self, key: &K) {
         self.vain_pauses = 0;
         self.alone.take_if(|(alone, _)| alone == key);
+    }
+
+    fn note_taken(&mut self, out: &mut Out) {
+        if !std::mem::replace(&mut out.is_taken, true) && self.verdict.taken(out.asks) {
+            self.no_limit();
+        }
+    }
+
+    /// Forgets what was learned from refusals that are noise.
+    fn no_limit(&mut self) {
+        self.pacing.forget();
+        self.concurrency.recover();
     }
 
     /// Reports that a call has ended, or no longer wants to start.
     pub(crate) fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
         let mut effects = Vec::new();
         self.waiting.remove(key);
-        if let Some(out) = self.out.remove(key) {
+        if let Some(mut out) = self.out.remove(key) {
             let says_no =
                 matches!(end, CallEnd::RateLimited { .. } | CallEnd::QuotaExhausted { .. });
             if !says_no && end != CallEnd::Abandoned {
-                self.note_taken(key);
+                self.note_answer(key);
             }
             if matches!(end, CallEnd::Succeeded { .. } | CallEnd::Refused) {
+                self.note_taken(&mut out);
                 self.reopen(out.started, &mut effects);
+            } else if out.asks && !matches!(end, CallEnd::RateLimited { .. }) {
+                self.verdict.unanswered(now);
             }
             if self.alone.take_if(|(alone, _)| alone == key).is_some() {
                 // It was given up, or refused again.
@@ -261,7 +218,8 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         match self.hold(now) {
             Some(Hold::Until(at)) => Some(at),
             Some(Hold::CallEnds) => None,
-            None => Some(now),
+            None if self.verdict.is_asking() => Some(now),
+            None => self.waiting.values().map(|waiting| waiting.from.max(now)).min(),
         }
     }
 
@@ -282,16 +240,21 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 self.pacing.returned(out.tokens);
                 self.breaker.succeed()
             }
-            CallEnd::Failed => self.breaker.fail(now),
+            CallEnd::Failed => self.failed(now, out),
             CallEnd::Overloaded => {
-                self.concurrency.overloaded(now, out.started, under_way);
-                self.breaker.fail(now)
+                self.concurrency.no_capacity(now, out.started, under_way);
+                self.failed(now, out)
             }
-            CallEnd::RateLimited { retry_after, reason } => {
+            CallEnd::RateLimited { retry_after, left, reason } => {
                 self.pacing.returned(out.tokens);
-                self.concurrency.overloaded(now, out.started, under_way);
-                if self.shares_pauses {
-                    self.refused(now, out, retry_after, reason, effects);
+                match self.says(now, out, left) {
+                    Says::Limit => {
+                        self.concurrency.overloaded(now, out.started, under_way);
+                        if self.shares_pauses {
+                            self.refused(now, out, retry_after, reason, effects);
+                        }
+                    }
+                    Says::Nothing | Says::AskOne => self.pacing.not_served(out.round),
                 }
                 // The provider answered: a rate limit is no outage, so the breaker closes.
                 self.breaker.succeed()
@@ -313,6 +276,30 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         if changed {
             effects.push(self.breaker_event());
         }
+    }
+
+    /// Counts a failure for the breaker. Returns true if its state changed.
+    fn failed(&mut self, now: Duration, out: Out) -> bool {
+        let is_same = self.failed_at.is_some_and(|at| out.started < at + ONE_EVENT);
+        if is_same && !out.is_probe {
+            return false;
+        }
+        self.failed_at = Some(now);
+        self.breaker.fail(now)
+    }
+
+    /// Returns what the refusal of a call says about the pace.
+    fn says(&mut self, now: Duration, out: Out, left: Option<u64>) -> Says {
+        let refused = Refused {
+            started: out.started,
+            asked: out.asks,
+            is_first: out.is_first,
+            is_old: out.round != self.pacing.round(),
+            is_early: self.pacing.is_early(now),
+            others: self.waiting.len() + self.out.len(),
+            left,
+        };
+        self.verdict.refused(now, refused)
     }
 
     fn breaker_event(&self) -> Effect<K> {
@@ -411,7 +398,12 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         let breaker = is_open.then(|| now + self.breaker.wait(now));
         let alone = self.alone.as_ref().map(|(_, since)| *since + ALONE);
         let pace = Some(self.pacing.ready_at(now));
-        let until = [breaker, alone, pace].into_iter().flatten().max().unwrap_or_default();
+        // The call that asks goes before its time.
+        let others = match self.verdict.holds_until() {
+            Some(until) => Some(until),
+            None => alone.max(pace),
+        };
+        let until = breaker.max(others).unwrap_or_default();
         (until > now).then_some(Hold::Until(until))
     }
 
@@ -425,11 +417,18 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 effects.push(self.resumed());
             }
         }
+        if self.verdict.give_up(now) {
+            self.no_limit();
+        }
         self.is_careful |= self.closed.is_some();
         let all = self.concurrency.limit(now);
         self.is_careful |= self.pacing.forget_old(now, all);
-        while !self.waiting.is_empty() && self.hold(now).is_none() && self.breaker.admit(now) {
-            let Some((key, tokens)) = self.waiting.pop_first() else { return effects };
+        while self.hold(now).is_none() {
+            let Some(key) = self.next(now) else { return effects };
+            if !self.breaker.admit(now) {
+                return effects;
+            }
+            let Some(Waiting { tokens, .. }) = self.waiting.remove(&key) else { return effects };
             let is_probe = self.breaker.state() == BreakerState::HalfOpen;
             if is_probe {
                 effects.push(self.breaker_event());
@@ -437,13 +436,24 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             let round = self.pacing.round();
             let tokens = self.pacing.start(now, tokens);
             self.concurrency.start(now);
-            if std::mem::take(&mut self.is_careful) {
+            let asks = self.verdict.start(now);
+            let is_first = !asks && std::mem::take(&mut self.is_careful);
+            if is_first {
                 self.alone = Some((key.clone(), now));
             }
-            self.out.insert(key.clone(), Out { is_probe, started: now, round, tokens });
+            let (started, is_taken) = (now, false);
+            let out = Out { is_probe, started, is_first, asks, is_taken, round, tokens };
+            self.out.insert(key.clone(), out);
             effects.push(Effect::Admit(key));
         }
         effects
+    }
+
+    /// Returns the first call by its order whose own pause is over. The call that asks need not wait for that.
+    fn next(&self, now: Duration) -> Option<K> {
+        let asks = self.verdict.is_asking();
+        let mut ready = self.waiting.iter().filter(|(_, waiting)| asks || waiting.from <= now);
+        ready.next().map(|(key, _)| key.clone())
     }
 }
 

@@ -105,6 +105,8 @@ mod spending;
 
 mod admission;
 #[doc(hidden)]
+pub use self::admission::simulation as governor;
+#[doc(hidden)]
 pub mod context;
 #[doc(hidden)]
 pub mod event;

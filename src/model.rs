@@ -371,6 +371,8 @@ pub struct ModelError {
     pub message: String,
     /// The time that the provider asked to wait.
     pub retry_after: Option<Duration>,
+    /// What the headers say is left of the limit that has the least left, if they say it.
+    pub limit_left: Option<u64>,
     /// The value of the header `x-should-retry`, which overrides the class.
     pub should_retry: Option<bool>,
     /// The most attempts that make sense, if they are fewer than the policy allows.
@@ -389,6 +391,7 @@ impl ModelError {
             status: None,
             message: message.into(),
             retry_after: None,
+            limit_left: None,
             should_retry: None,
             most_attempts: None,
             usage: None,

@@ -157,6 +157,8 @@ pub enum BreakerState {
 #[derive(Clone, Debug)]
 pub struct Breaker {
     threshold: u32,
+    first_cooldown: Duration,
+    longest_cooldown: Duration,
     cooldown: Duration,
     failures: u32,
     opened_at: Option<Duration>,
@@ -168,7 +170,21 @@ impl Breaker {
     /// lets a probe through `cooldown` later.
     #[must_use]
     pub fn new(threshold: u32, cooldown: Duration) -> Self {
-        Self { threshold: threshold.max(1), cooldown, failures: 0, opened_at: None, probing: false }
+        Self::growing(threshold, cooldown, cooldown)
+    }
+
+    /// Creates a closed breaker whose pause is `first`, and doubles with each probe that fails up to `longest`.
+    #[must_use]
+    pub fn growing(threshold: u32, first: Duration, longest: Duration) -> Self {
+        Self {
+            threshold: threshold.max(1),
+            first_cooldown: first,
+            longest_cooldown: longest,
+            cooldown: first,
+            failures: 0,
+            opened_at: None,
+            probing: false,
+        }
     }
 
     /// Returns the current state.
@@ -205,6 +221,7 @@ impl Breaker {
         self.failures = 0;
         self.opened_at = None;
         self.probing = false;
+        self.cooldown = self.first_cooldown;
         was != BreakerState::Closed
     }
 
@@ -213,6 +230,9 @@ impl Breaker {
     pub fn fail(&mut self, now: Duration) -> bool {
         let was = self.state();
         self.failures = self.failures.saturating_add(1);
+        if self.probing {
+            self.cooldown = self.cooldown.saturating_mul(2).min(self.longest_cooldown);
+        }
         if self.probing || self.failures >= self.threshold {
             // A call that began before the breaker opened and fails later starts the pause again.
             self.opened_at = Some(now);
@@ -288,5 +308,20 @@ mod tests {
         assert!(breaker.succeed());
         assert!(breaker.admit(21 * S));
         assert_eq!(breaker.state(), BreakerState::Closed);
+    }
+
+    #[test]
+    fn the_pause_grows_while_probes_fail() {
+        let mut breaker = Breaker::growing(1, S, 5 * S);
+        let mut now = S;
+        for pause in [1, 2, 4, 5, 5] {
+            breaker.fail(now);
+            assert_eq!(breaker.wait(now), pause * S);
+            now += pause * S;
+            assert!(breaker.admit(now));
+        }
+        breaker.succeed();
+        breaker.fail(now);
+        assert_eq!(breaker.wait(now), S);
     }
 }

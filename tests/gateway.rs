@@ -101,14 +101,17 @@ async fn as_many_calls_at_once_as_there_are_permits() {
 #[tokio::test]
 async fn a_429_parks_all_agents() {
     for wire in Wire::BOTH {
+        // The first call, and the three that ask whether it is a limit.
         let limited = Answer::fault(Fault::RateLimited(Some("0.3".to_owned())));
-        let provider = Provider::script(vec![limited, Answer::text("ok")]).await;
+        let mut answers = vec![limited; 4];
+        answers.push(Answer::text("ok"));
+        let provider = Provider::script(answers).await;
         let setup = Setup::new().tool(&FakeTool::dump());
         let ended = setup.run(&graph(&provider, wire, 1, 5)).await;
         assert_eq!(ended.completed().status, RunStatus::Completed);
         let requests = provider.requests();
-        assert_eq!(requests.len(), 6);
-        let pause = requests[1].at - requests[0].at;
+        assert_eq!(requests.len(), 9);
+        let pause = requests[4].at - requests[3].at;
         assert!(pause >= Duration::from_millis(300), "{pause:?}");
         let parked = ended.records.iter().filter_map(|record| match &record.event {
             Event::GatewayParked(parked) => Some(parked),
@@ -120,7 +123,23 @@ async fn a_429_parks_all_agents() {
         assert!(parked[0].reason.contains("rate limit"), "{}", parked[0].reason);
         let resumed = ended.records.iter().filter(|r| matches!(r.event, Event::GatewayResumed(_)));
         assert_eq!(resumed.count(), 1);
-        assert_eq!(failures(&ended), [(1, FailureKind::RateLimit, Some(300))]);
+        // A call that asks before its time makes no attempt of its own.
+        let of = |attempt| (attempt, FailureKind::RateLimit, Some(300));
+        assert_eq!(failures(&ended), [of(1), of(2), of(2), of(2)]);
+    }
+}
+
+#[tokio::test]
+async fn a_429_by_chance_parks_nobody() {
+    for wire in Wire::BOTH {
+        let limited = Answer::fault(Fault::RateLimited(Some("5".to_owned())));
+        let provider = Provider::script(vec![limited, Answer::text("ok")]).await;
+        let setup = Setup::new().tool(&FakeTool::dump());
+        let ended = setup.run(&graph(&provider, wire, 1, 5)).await;
+        assert_eq!(ended.completed().status, RunStatus::Completed);
+        assert_eq!(provider.count(), 6);
+        let is_parked = |event: &Event| matches!(event, Event::GatewayParked(_));
+        assert!(!ended.records.iter().any(|record| is_parked(&record.event)));
     }
 }
 

@@ -97,7 +97,9 @@ impl Actor for Gateway {
             let mut books = self.books.lock();
             let now = books.born.elapsed();
             let effects = match message {
-                GatewayMsg::Ask(call, tokens) => books.admission.ask(now, call, tokens),
+                GatewayMsg::Ask(call, tokens, pause) => {
+                    books.admission.ask(now, call, tokens, pause)
+                }
                 GatewayMsg::Taken(call, told) => books.admission.taken(now, &call, told),
                 GatewayMsg::Done(call, end) => books.admission.done(now, &call, end),
                 GatewayMsg::Wake => books.admission.wake(now),
@@ -260,6 +262,8 @@ pub struct Wanted {
     pub since: u64,
     /// An estimate of its tokens.
     pub tokens: u64,
+    /// The pause of its own before it starts, after a refusal that does not make all calls wait.
+    pub pause: Duration,
 }
 
 /// Returns the number of a new call.
@@ -277,7 +281,7 @@ pub async fn acquire<'a>(
 ) -> Option<Permit<'a>> {
     let gateway = services.addresses.gateways.get(provider)?.follow();
     let number = services.calls.fetch_add(1, Ordering::Relaxed);
-    let Wanted { since, tokens } = wanted;
+    let Wanted { since, tokens, pause } = wanted;
     let call = CallId { since, number, caller: permits.caller.clone() };
     // Both come before the question is sent: a gateway that is restarted asks whether the call is
     // in progress, and the answer must not be no; and if this future is dropped, the permit's
@@ -285,12 +289,14 @@ pub async fn acquire<'a>(
     permits.held.lock().insert(number);
     let admitted = permits.admitted.expect(number);
     let mut permit = Permit { permits, gateway, call, end: None };
+    let from = Instant::now() + pause;
     let mut admitted = std::pin::pin!(admitted.wait());
     loop {
         let now = permit.gateway.borrow_and_update().clone();
         if let Some(gateway) = now {
             // A gateway that is being restarted is asked again when its successor has an address.
-            let _ = gateway.send_message(GatewayMsg::Ask(permit.call.clone(), tokens));
+            let pause = from.saturating_duration_since(Instant::now());
+            let _ = gateway.send_message(GatewayMsg::Ask(permit.call.clone(), tokens, pause));
         }
         tokio::select! {
             _ = &mut admitted => return Some(permit),

@@ -4,6 +4,8 @@
 //! only within an error, for people. So a message can be answered from another task or, later, from
 //! another machine. A question carries a key; its answer comes back as mail with the same key (see [`replies`](super::replies)).
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::summary::{SummaryAnswer, SummaryJob};
@@ -180,8 +182,8 @@ impl From<JournalError> for StepError {
 /// The mail of a gateway.
 #[derive(Debug)]
 pub enum GatewayMsg {
-    /// A call of about this many tokens asks for a permit.
-    Ask(CallId, u64),
+    /// A call of about this many tokens asks for a permit after this pause of its own.
+    Ask(CallId, u64, Duration),
     /// The provider has taken a call; its headers tell this of its limits.
     Taken(CallId, Allowance),
     /// A call has ended, or was dropped before it had a permit.

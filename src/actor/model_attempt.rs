@@ -142,6 +142,7 @@ fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
         Err(error) => match error.class {
             ErrorClass::RateLimited => CallEnd::RateLimited {
                 retry_after: error.retry_after,
+                left: error.limit_left,
                 reason: error.message.clone(),
             },
             ErrorClass::QuotaExhausted => CallEnd::QuotaExhausted {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::fallback::{self, Source, Use};
@@ -141,10 +142,13 @@ pub async fn call<'a>(
     }
     // The calls that the provider had taken when this one began, or was refused last.
     let mut taken = using.service.taken();
+    // The end of the call's own pause after a refusal.
+    let mut ready = Instant::now();
     loop {
         let service = using.service;
         let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
-        let wanted = Wanted { since, tokens: tokens(&request) };
+        let pause = ready.saturating_duration_since(Instant::now());
+        let wanted = Wanted { since, tokens: tokens(&request), pause };
         let prefix = caller.map(|caller| caller.prefix).filter(|_| using.is_of(own));
         let abandon = caller.map_or(cancel, |caller| &caller.context.abandon);
         let one =
@@ -179,6 +183,9 @@ pub async fn call<'a>(
         }
         note_what_is_missing(&error, service);
         let taken_before = std::mem::replace(&mut taken, service.taken());
+        // While the provider takes other calls, to be refused is no attempt. Nor is it when the gateway let the
+        // call start before its time, to ask whether all calls must wait.
+        let is_no_attempt = taken > taken_before || Instant::now() < ready;
         let other = match using.is_over() {
             true => fallback::next(services, own, service, expected),
             false => None,
@@ -196,9 +203,7 @@ pub async fn call<'a>(
             },
             // The gateway makes everybody wait, and lets the oldest call go first.
             Next::Again(pause) if is_parked(&error, service) => Next::Parked(pause),
-            Next::GiveUp
-                if caller.is_some() && is_parked(&error, service) && taken > taken_before =>
-            {
+            Next::GiveUp if caller.is_some() && is_parked(&error, service) && is_no_attempt => {
                 Next::Parked(error.retry_after.unwrap_or(service.retry.initial_interval))
             }
             next => next,
@@ -226,10 +231,13 @@ pub async fn call<'a>(
                     () = tokio::time::sleep(pause) => {}
                 }
             }
-            // While the provider takes other calls, to be refused is no attempt.
             Next::QuotaClosed(_) => continue,
-            Next::Parked(_) if taken > taken_before => continue,
-            Next::Parked(_) => {}
+            Next::Parked(pause) => {
+                ready = Instant::now() + pause;
+                if is_no_attempt {
+                    continue;
+                }
+            }
             Next::Smaller(tokens) => request.max_output_tokens = tokens,
             Next::Plain => request.context = ContextWork::Nothing,
             Next::WithoutSchema => request.answer_schema = None,

@@ -12,6 +12,16 @@ const FIRST: usize = 8;
 /// few calls are refused until the first refusal is known; 64 agents are at work after three seconds.
 const DOUBLING: Duration = Duration::from_secs(1);
 
+/// Weight of the newest call in the share of those that found no capacity.
+const NEWEST: f64 = 1.0 / 16.0;
+
+/// The share from which the measurement begins.
+const USUAL: f64 = 0.25;
+
+/// The share above which the number of calls is halved: where a quarter is refused by chance, the measured share
+/// stays below it.
+const MOST: f64 = 0.55;
+
 /// The most calls at the same time, and how many of them are made now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Concurrency {
@@ -23,12 +33,14 @@ pub(super) struct Concurrency {
     window: f64,
     /// The time of the newest halving.
     halved_at: Option<Duration>,
+    /// The share of the newest calls for which there was no capacity.
+    share: f64,
 }
 
 impl Concurrency {
     pub(super) fn new(max: usize, is_adaptive: bool) -> Self {
         let max = max.max(1);
-        Self { max, is_adaptive, began: None, window: max as f64, halved_at: None }
+        Self { max, is_adaptive, began: None, window: max as f64, halved_at: None, share: USUAL }
     }
 
     /// Takes note of a call that starts.
@@ -65,6 +77,22 @@ impl Concurrency {
     /// Takes note of a call that gave a reply.
     pub(super) fn succeeded(&mut self) {
         self.window = (self.window + 1.0 / self.window).min(self.max as f64);
+        self.share -= self.share * NEWEST;
+    }
+
+    /// Takes note that refusals say nothing of the number of calls.
+    pub(super) fn recover(&mut self) {
+        self.window = self.max as f64;
+    }
+
+    /// Takes note that there was no capacity for a call. It is refused by chance or because there are too many:
+    /// only where most are refused there are too many.
+    pub(super) fn no_capacity(&mut self, now: Duration, started: Duration, out: usize) {
+        self.share += (1.0 - self.share) * NEWEST;
+        if self.share > MOST {
+            self.share = USUAL;
+            self.overloaded(now, started, out);
+        }
     }
 
     /// Takes note that the provider refused a call for want of capacity. It started at `started`, and
@@ -97,6 +125,21 @@ mod tests {
         let few = Concurrency::new(3, true);
         assert_eq!((few.limit(S), few.grows_at(S)), (3, None));
         assert_eq!(Concurrency::new(50, false).limit(S), 50);
+    }
+
+    #[test]
+    fn a_part_of_calls_without_capacity_costs_no_more_than_itself() {
+        let mut calls = Concurrency::new(16, true);
+        calls.start(S);
+        for at in 20..200 {
+            calls.no_capacity(at * S, at * S, 16);
+            (0..3).for_each(|_| calls.succeeded());
+        }
+        assert_eq!(calls.limit(200 * S), 16);
+        (0..12).for_each(|_| calls.no_capacity(201 * S, 200 * S, 16));
+        assert_eq!(calls.limit(201 * S), 8, "nobody gets through");
+        calls.recover();
+        assert_eq!(calls.limit(201 * S), 16);
     }
 
     #[test]

@@ -16,8 +16,22 @@ const SLACK: Duration = Duration::from_millis(50);
 /// doubles with each refusal that confirms the pace, at most [`CONFIRMATIONS`] times.
 const RECOVERY: Duration = Duration::from_secs(10);
 
+/// The same for a pace that was learned from less than [`MANY`] calls, which may be that of a bucket that was
+/// nearly empty: soon the limit is met, and learned from more.
+const RECOVERY_OF_FEW: Duration = Duration::from_secs(2);
+
 /// Refusals that make a learned pace surer: then it doubles in 80 s.
 const CONFIRMATIONS: u32 = 3;
+
+/// The part of the time in which a learned pace doubles within which a limit refuses nothing, as the pace has
+/// hardly grown.
+const EARLY: f64 = 0.3;
+
+/// Calls in a row without a refusal that are no noise, at which one of fifty or more is refused.
+const QUIET: f64 = 50.0;
+
+/// Calls in a row without a refusal that are so few that noise is likely, however slow they were.
+const OFTEN: f64 = 5.0;
 
 /// The part of the pace at which a call was refused that is kept, if many calls were taken at it.
 const KEPT: f64 = 0.95;
@@ -27,6 +41,9 @@ const MANY: usize = 10;
 
 /// Growth at which a learned pace no longer limits anything.
 const FORGOTTEN: f64 = 8.0;
+
+/// The same for a pace that was learned from less than [`MANY`] calls.
+const FORGOTTEN_OF_FEW: f64 = 64.0;
 
 /// The slowest pace that is learned, in calls a second: one in two minutes. A pause that a provider asks
 /// for can be longer; after it the pace must not keep calls for hours.
@@ -165,6 +182,8 @@ struct Measured {
     /// The pace that is kept of the one before.
     least: f64,
     confirmed: u32,
+    /// True if it was learned from few calls.
+    is_of_few: bool,
 }
 
 impl Measured {
@@ -173,12 +192,18 @@ impl Measured {
         (self.served / time).max(self.least)
     }
 
+    /// Returns the time since the pause, in units of that in which the pace doubles.
+    fn quiet(&self, now: Duration) -> f64 {
+        let recovery = if self.is_of_few { RECOVERY_OF_FEW } else { RECOVERY };
+        let recovery = recovery.as_secs_f64() * f64::from(2_u32.pow(self.confirmed));
+        now.saturating_sub(self.until).as_secs_f64() / recovery
+    }
+
     /// Returns the pace at this time, unless it has grown so much that it limits nothing.
     fn at(&self, now: Duration) -> Option<f64> {
-        let recovery = RECOVERY.as_secs_f64() * f64::from(2_u32.pow(self.confirmed));
-        let quiet = now.saturating_sub(self.until).as_secs_f64() / recovery;
-        let growth = 1.0 + quiet.powi(3);
-        (growth < FORGOTTEN).then(|| self.per_second() * growth)
+        let growth = 1.0 + self.quiet(now).powi(3);
+        let forgotten = if self.is_of_few { FORGOTTEN_OF_FEW } else { FORGOTTEN };
+        (growth < forgotten).then(|| self.per_second() * growth)
     }
 }
 
@@ -225,10 +250,12 @@ impl Learned {
         if round != self.round {
             // Calls that were under way at the first refusal of their round.
             if let Some(measured) = self.measured.as_mut().filter(|_| round + 1 == self.round) {
-                measured.served = (measured.served - 1.0).max(1.0);
+                measured.served -= 1.0;
                 measured.until = measured.until.max(until);
                 self.began = self.began.max(measured.until);
             }
+            // Of a provider that took none nothing is learned but the pause.
+            self.measured.take_if(|measured| measured.served < 0.5);
             return true;
         }
         let served = self.started - 1.0;
@@ -254,9 +281,11 @@ impl Learned {
                 (KEPT * pace, (before.confirmed + 1).min(CONFIRMATIONS))
             }
             Some(_) => (SLOWEST, 0),
-            None => (SLOWEST, if is_burst { CONFIRMATIONS - 1 } else { 0 }),
+            None if is_burst && served >= MANY as f64 => (SLOWEST, CONFIRMATIONS - 1),
+            None => (SLOWEST, 0),
         };
-        self.measured = Some(Measured { began, until, served, least, confirmed });
+        let is_of_few = served < MANY as f64;
+        self.measured = Some(Measured { began, until, served, least, confirmed, is_of_few });
         self.began = until;
         self.next = until;
         true
@@ -318,6 +347,25 @@ impl Pacing {
     /// Returns the number of the measurement to which a call that starts now belongs.
     pub(super) fn round(&self) -> u64 {
         self.learned.round
+    }
+
+    /// Returns whether a refusal now comes earlier than a limit would refuse; `None` if no pace is learned.
+    pub(super) fn is_early(&self, now: Duration) -> Option<bool> {
+        let measured = self.learned.measured.filter(|measured| measured.at(now).is_some())?;
+        let started = self.learned.started;
+        Some(measured.quiet(now) < EARLY && started < QUIET || started < OFTEN)
+    }
+
+    /// Takes note of a call of this round that was refused and teaches nothing.
+    pub(super) fn not_served(&mut self, round: u64) {
+        if round == self.learned.round {
+            self.learned.started = (self.learned.started - 1.0).max(0.0);
+        }
+    }
+
+    /// Forgets the pace that was learned.
+    pub(super) fn forget(&mut self) {
+        self.learned.measured = None;
     }
 
     /// Takes note of the tokens of a call that has ended.

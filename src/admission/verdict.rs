@@ -21,6 +21,10 @@ const SLACK: Duration = Duration::from_millis(100);
 /// The longest time that all wait for one answer.
 const LONGEST: Duration = Duration::from_secs(3);
 
+/// Calls that ask one after the other and must all be refused to show a limit: where a quarter is refused by
+/// chance, one of 64 questions is answered wrongly.
+const ANSWERS: u32 = 3;
+
 /// Calls besides the refused one that make it worth to ask. Fewer lose little by a pause.
 const OTHERS: usize = 2;
 
@@ -29,11 +33,14 @@ const OTHERS: usize = 2;
 const EARLY: u32 = 2;
 
 /// Weight of the newest answer in the share of refusals.
-const NEWEST: f64 = 1.0 / 16.0;
+const NEWEST: f64 = 1.0 / 24.0;
 
 /// The share of refusals above which noise is taken for a limit all the same. At 25 % of random refusals the
-/// measured share stays below 0.5; of a limit that many agents run into, nearly all calls are refused.
-const MOST: f64 = 0.6;
+/// measured share stays below it; of a limit that many agents run into, most calls are refused.
+const MOST: f64 = 0.55;
+
+/// Answers without a refusal that must come in a row once an answer has shown a limit, until one more shows noise.
+const SURE: u32 = 2;
 
 /// The share from which the measurement begins.
 const FIRST: f64 = 0.3;
@@ -86,6 +93,8 @@ struct Question {
     from: Duration,
     started: Option<Duration>,
     patience: Duration,
+    /// Calls that asked and were refused.
+    refused: u32,
 }
 
 /// What is believed of the refusals of one provider.
@@ -95,12 +104,22 @@ pub(super) struct Verdict {
     share: f64,
     last: Option<Duration>,
     early: u32,
+    /// The answers without a refusal that it takes until nothing is sure: some calls after the refusal a new
+    /// window may have begun, or the bucket may have a place again.
+    sure: u32,
     question: Option<Question>,
 }
 
 impl Default for Verdict {
     fn default() -> Self {
-        Self { belief: Belief::Unknown, share: FIRST, last: None, early: 0, question: None }
+        Self {
+            belief: Belief::Unknown,
+            share: FIRST,
+            last: None,
+            early: 0,
+            sure: 0,
+            question: None,
+        }
     }
 }
 
@@ -114,20 +133,28 @@ impl Verdict {
         if self.last.replace(now).is_some_and(|last| now.saturating_sub(last) > FORGOTTEN) {
             *self = Self { last: Some(now), question: self.question, ..Self::default() };
         }
-        if refused.left == Some(0) || refused.asked {
+        if refused.left == Some(0) {
             return self.limit();
         }
-        if self.question.is_some() {
+        if let Some(question) = &mut self.question {
+            question.refused += u32::from(refused.asked);
+            let enough = if self.sure > 0 { ANSWERS - 1 } else { ANSWERS };
+            if question.refused >= enough {
+                return self.limit();
+            }
+            if refused.asked {
+                (question.from, question.started) = (now + ASKS_AFTER, None);
+            }
             return Says::Nothing;
         }
         if self.belief == Belief::Noise {
             return if self.share > MOST { self.limit() } else { Says::Nothing };
         }
-        self.early = match refused.is_early {
-            Some(true) if !refused.is_old => self.early + 1,
-            Some(true) => self.early,
-            Some(false) | None => 0,
-        };
+        match refused.is_early {
+            Some(true) if !refused.is_old => self.early += 1,
+            Some(true) => {}
+            Some(false) | None => self.early = 0,
+        }
         let asks = refused.is_early.is_none() || self.early >= EARLY;
         if refused.is_first || refused.is_old || refused.others < OTHERS || !asks {
             self.belief = Belief::Limit;
@@ -139,18 +166,15 @@ impl Verdict {
         }
         let took = now.saturating_sub(refused.started);
         let patience = (took * PATIENCE + SLACK).min(LONGEST);
-        self.question = Some(Question { from: now + ASKS_AFTER, started: None, patience });
+        let from = now + ASKS_AFTER;
+        self.question = Some(Question { from, started: None, patience, refused: 0 });
         Says::AskOne
     }
 
     /// Takes note of a call that the provider has taken. Returns true if this shows that refusals are noise.
     pub(super) fn taken(&mut self, asked: bool) -> bool {
         self.share -= self.share * NEWEST;
-        if asked && self.question.is_some() {
-            self.noise();
-            return true;
-        }
-        false
+        asked && self.question.is_some() && self.contradicted()
     }
 
     /// Takes note that the call that asked ended without an answer.
@@ -185,10 +209,18 @@ impl Verdict {
             question.started.is_some_and(|started| started + question.patience <= now)
         };
         let is_late = self.question.is_some_and(is_late);
-        if is_late {
-            self.noise();
+        is_late && self.contradicted()
+    }
+
+    /// Takes note that the call that asked was not refused. Returns true if refusals are noise.
+    fn contradicted(&mut self) -> bool {
+        if self.sure > 0 {
+            // The next early refusal asks again.
+            (self.sure, self.early, self.question) = (self.sure - 1, EARLY - 1, None);
+            return false;
         }
-        is_late
+        self.noise();
+        true
     }
 
     fn noise(&mut self) {
@@ -198,7 +230,7 @@ impl Verdict {
 
     fn limit(&mut self) -> Says {
         (self.belief, self.early, self.question) = (Belief::Limit, 0, None);
-        self.share = FIRST;
+        (self.share, self.sure) = (FIRST, SURE);
         Says::Limit
     }
 }
@@ -231,8 +263,11 @@ mod tests {
         assert!(verdict.start(MS * 110) && !verdict.give_up(MS * 110));
         assert_eq!(verdict.holds_until(), Some(MS * 218));
         let mut limited = verdict;
-        let asked = Refused { asked: true, ..refused(112) };
-        assert_eq!(limited.refused(MS * 112, asked), Says::Limit);
+        for (at, says) in [(112, Says::Nothing), (124, Says::Nothing), (136, Says::Limit)] {
+            let asked = Refused { asked: true, ..refused(at) };
+            assert_eq!(limited.refused(MS * at, asked), says);
+            limited.start(MS * (at + 10));
+        }
         assert_eq!(limited.holds_until(), None);
         let mut late = verdict;
         assert!(late.give_up(MS * 218), "a model that thinks refuses nothing");
@@ -269,7 +304,8 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(verdict.refused(MS * 5_000, refused(5_000)), Says::Nothing);
         }
-        let says: Vec<Says> = (0..20).map(|n| 5_010 + n * 10)
+        let says: Vec<Says> = (0..20)
+            .map(|n| 5_010 + n * 10)
             .map(|at| verdict.refused(MS * at, refused(at)))
             .collect();
         assert!(says.contains(&Says::Limit), "{says:?}");
@@ -286,7 +322,9 @@ mod tests {
         assert_eq!(verdict.refused(MS * 301, old), Says::Limit);
         assert_eq!(verdict.refused(MS * 400, early(400, true)), Says::AskOne);
         // Few lose little by a pause, and the first call after a pause has asked already.
-        for few in [Refused { others: 1, ..refused(500) }, Refused { is_first: true, ..refused(500) }] {
+        for few in
+            [Refused { others: 1, ..refused(500) }, Refused { is_first: true, ..refused(500) }]
+        {
             assert_eq!(Verdict::default().refused(MS * 500, few), Says::Limit);
         }
     }

@@ -70,6 +70,8 @@ pub(super) fn with_waits(error: ModelError, headers: &HeaderMap) -> ModelError {
     let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
     let is_limit = error.status == Some(429);
     let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| is_limit);
+    let left = [told.requests, told.tokens].into_iter().flatten().map(|rest| rest.left).min();
+    let error = ModelError { limit_left: left, ..error };
     let (in_headers, in_body) = (retry_after(headers, now_ms()), error.retry_after);
     match error.class {
         // Headers tell of the limit of a minute. Whether a quota is waited for is for the settings to say.
