@@ -132,8 +132,10 @@ async fn a_429_parks_all_agents() {
 #[tokio::test]
 async fn a_429_by_chance_parks_nobody() {
     for wire in Wire::BOTH {
-        let limited = Answer::fault(Fault::RateLimited(Some("5".to_owned())));
-        let provider = Provider::script(vec![limited, Answer::text("ok")]).await;
+        // While the first is answered, all others come to wait.
+        let first = Answer::text("ok").after(Duration::from_millis(300));
+        let limited = Answer::fault(Fault::RateLimited(Some("2".to_owned())));
+        let provider = Provider::script(vec![first, limited, Answer::text("ok")]).await;
         let setup = Setup::new().tool(&FakeTool::dump());
         let ended = setup.run(&graph(&provider, wire, 1, 5)).await;
         assert_eq!(ended.completed().status, RunStatus::Completed);
