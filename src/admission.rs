@@ -27,7 +27,7 @@ pub use self::pace::{Allowance, PerMinute, Remaining};
 use self::quota::Closed;
 pub use self::quota::{OnQuota, QuotaRule};
 use self::verdict::{Refused, Says, Verdict};
-use crate::event::{Event, GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
+use crate::event::{GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
 

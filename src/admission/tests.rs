@@ -2,6 +2,7 @@
 
 use super::simulation::{Refuses, Scene};
 use super::*;
+use crate::event::Event;
 
 const S: Duration = Duration::from_secs(1);
 
