@@ -25,6 +25,7 @@ pub mod torn;
 pub mod track;
 pub mod transcript;
 pub mod walk;
+pub mod witness;
 pub mod writer;
 
 use std::fmt;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::event::{Draft, SharedRecord};
-use crate::id::AgentId;
+use crate::id::{AgentId, RunId};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::line::Position;
 use crate::journal::refusal::Refusal;
@@ -86,6 +87,16 @@ pub enum JournalError {
         last: u64,
         /// Number of the last record that was acknowledged.
         known: u64,
+    },
+    /// The records are of another run than the one after which the folder is named.
+    #[error(
+        "{} is a copy: its records are those of run {run}, whose effects would happen twice", .folder.display()
+    )]
+    Copy {
+        /// The run of the records.
+        run: RunId,
+        /// The folder.
+        folder: PathBuf,
     },
     /// A stored result is not what was recorded.
     #[error(transparent)]

@@ -10,7 +10,7 @@ use super::times::Times;
 use super::{complain, refusal, say, say_json};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::{JournalError, snapshot, stamp, walk};
+use crate::journal::{JournalError, snapshot, stamp, walk, witness};
 use crate::printable;
 use crate::report::{self, Row};
 
@@ -56,7 +56,9 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
 fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let (state, read) = snapshot::fold(dir, |_| {});
-    let error = match read {
+    // What a live run has acknowledged may be newer than what was just read.
+    let sound = || if live { Ok(()) } else { witness::refuse_unsound(dir, &state) };
+    let error = match read.and_then(|()| sound()) {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
             if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {

@@ -6,7 +6,7 @@ use super::{args, complain, paint, refusal};
 use crate::exit::Exit;
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
-use crate::journal::{JournalError, cut_pieces, walk};
+use crate::journal::{JournalError, walk, witness};
 
 pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
     let dir = match project.run(Some(&verb.run)) {
@@ -18,7 +18,7 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
         let _owned = dir.own()?;
         // Transcripts that reach beyond the journal are all that tells of what was lost.
         let end = walk::walk(&dir, Position::START, None, |_, _| Ok(()));
-        end.and_then(|end| cut_pieces::refuse_rolled_back(&dir, end))?;
+        end.and_then(|end| witness::refuse_rolled_back(&dir, end))?;
         // The journal is read twice.
         progress.set_total(2 * size_of(&dir));
         Projection::rebuild(&dir, |bytes| progress.set_done(bytes))

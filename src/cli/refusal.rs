@@ -40,6 +40,7 @@ fn exit_of(error: &JournalError) -> Exit {
         | JournalError::Lost { .. }
         | JournalError::RolledBack { .. }
         | JournalError::Replaced { .. }
+        | JournalError::Copy { .. }
         | JournalError::BadResult(_)
         | JournalError::Closed => Exit::Disk,
     }
@@ -53,6 +54,7 @@ pub(super) fn word(error: &JournalError) -> &'static str {
         | JournalError::RolledBack { .. }
         | JournalError::Replaced { .. } => "lost",
         JournalError::Refused(refusal) if !is_of_another(&refusal.why) => "damaged",
+        JournalError::Copy { .. } => "copy",
         _ => "unreadable",
     }
 }
@@ -95,6 +97,11 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
              says so",
             dir.map_or_else(|| "RUN".to_owned(), name),
             last + 1
+        ),
+        JournalError::Copy { run, .. } => format!(
+            "keep copies elsewhere. `callsheet fork{flags} {0}` begins a run of its own with what it did; \
+             if the run itself is gone, name the folder {run} again",
+            dir.map_or_else(|| "RUN".to_owned(), name)
         ),
         JournalError::BadResult(StoreError { path, .. }) => {
             return without_result(flags, path);

@@ -17,7 +17,7 @@ use crate::id::Name;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::journal::torn::{self, Cut, CutError};
-use crate::journal::{cut_pieces, snapshot, walk};
+use crate::journal::{snapshot, walk, witness};
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run, values};
@@ -121,8 +121,8 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         return Err(Exit::Failed);
     };
     if verb.truncate_at.is_none() && !dir.is_live() {
-        let whole = cut_pieces::refuse_beyond(dir, state.last_seq());
-        whole.map_err(|error| refusal::refused(&project.flags(), Some(dir), &error))?;
+        let sound = witness::refuse_unsound(dir, &state);
+        sound.map_err(|error| refusal::refused(&project.flags(), Some(dir), &error))?;
     }
     let sources = project.sources().of_run(created, dir.path());
     let mut able = Exit::Done;

@@ -18,7 +18,7 @@ use super::stream::Stream;
 use super::{complain, refusal, runtime};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
-use crate::journal::{JournalError, snapshot};
+use crate::journal::{JournalError, snapshot, witness};
 use crate::report;
 
 /// The most runs that are resumed at the same time: each may have many agents and commands.
@@ -30,7 +30,9 @@ pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exi
     let (mut found, mut exit) = (Vec::new(), Exit::Done);
     for dir in runs.into_iter().rev() {
         let live = dir.is_live();
-        match snapshot::fold(&dir, |_| {}) {
+        let (state, read) = snapshot::fold(&dir, |_| {});
+        let sound = read.and_then(|()| if live { Ok(()) } else { witness::refuse_unsound(&dir, &state) });
+        match (state, sound) {
             (state, Ok(())) if state.created().is_some() && report::is_resumable(&state, live) => {
                 found.push(dir);
             }

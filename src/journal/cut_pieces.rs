@@ -19,7 +19,7 @@ use crate::id::{AgentId, CallKey, RunId};
 use crate::journal::acknowledged::{STARTED, Started};
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Position};
-use crate::journal::{JournalError, acknowledged};
+use crate::journal::JournalError;
 use crate::message::{Block, Json, Message, Role, ToolCall};
 use crate::store;
 use crate::turn::{ResultSource, ToolFinished, ToolIntended, ToolStatus};
@@ -33,30 +33,6 @@ const AGENTS: &str = "lost-";
 #[must_use]
 pub fn name(end: Position, time: &str) -> String {
     format!("{PREFIX}{}-{:08x}-{time}", end.seq, end.crc)
-}
-
-/// Refuses a journal that ends before a record that was acknowledged, or has another one in its place.
-///
-/// # Errors
-/// Returns [`JournalError::RolledBack`] or [`JournalError::Replaced`] in that case.
-pub fn refuse_rolled_back(dir: &RunDir, end: Position) -> Result<(), JournalError> {
-    refuse_beyond(dir, end.seq.saturating_sub(1))
-}
-
-/// Does the same as [`refuse_rolled_back`] for a journal whose last record is `last`.
-///
-/// # Errors
-/// Returns an error in the same case.
-pub fn refuse_beyond(dir: &RunDir, last: u64) -> Result<(), JournalError> {
-    let Some(known) = acknowledged::last(dir.path()) else { return Ok(()) };
-    if known.seq > last {
-        return Err(JournalError::RolledBack { last, known: known.seq });
-    }
-    match known.is_in(&dir.journal()) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(JournalError::Replaced { last, known: known.seq }),
-        Err(error) => Err(JournalError::cannot("read", &dir.journal(), &error)),
-    }
 }
 
 /// Copies the transcripts and logs that reach behind `end` to a folder of their own, so that nothing that

@@ -18,7 +18,7 @@ use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::{self, Line, Position};
 use crate::journal::refusal::{Objection, Refusal};
 use crate::journal::walk::{self, walk};
-use crate::journal::{JournalError, acknowledged, cut_pieces, results, stamp};
+use crate::journal::{JournalError, acknowledged, cut_pieces, results, stamp, witness};
 use crate::run_state::RunState;
 use crate::store;
 
@@ -115,20 +115,15 @@ pub fn cut_back(
         Cut::From(seq) => Some(place_to_cut(dir, seq)?),
     };
     let at = walk(dir, from, end, each)?;
-    let rolled_back = cut_pieces::refuse_rolled_back(dir, at).err().filter(|_| end.is_none());
-    // A batch that is there in part was being written; a journal that ends with a whole one is another's
-    // copy, and there may be a newer one.
-    let len = std::fs::metadata(dir.journal()).map_or(0, |journal| journal.len());
-    let goes_on =
-        |error: &JournalError| matches!(error, JournalError::RolledBack { .. }) && len > at.offset;
-    if let Some(error) = rolled_back.clone().filter(|error| !goes_on(error)) {
-        return Err(error.into());
+    if end.is_none() {
+        // A record is acknowledged once its batch is durable: no crash tears what was acknowledged.
+        witness::refuse_rolled_back(dir, at)?;
     }
     let loss = end.map(|end| loss(dir, end)).transpose()?;
     // Some file systems do not allow a colon in a name.
     let time = stamp::text(stamp::now_ms()).replace(':', "-");
     let set_aside = || {
-        if end.is_some() || rolled_back.is_some() {
+        if end.is_some() {
             // What was acknowledged is evidence of what was done: it must never be overwritten.
             cut_pieces::keep_agents(dir, at, &time)?;
             acknowledged::cut(dir.path(), at)?;
@@ -178,7 +173,7 @@ pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
             Ok(before)
         }
         // Nothing of it is damaged, but what followed is gone.
-        None if before.seq == seq && cut_pieces::refuse_rolled_back(dir, before).is_err() => {
+        None if before.seq == seq && witness::refuse_rolled_back(dir, before).is_err() => {
             Ok(before)
         }
         refused => match named.iter().filter(|named| named.by == seq).find(is_lost) {

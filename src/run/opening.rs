@@ -15,7 +15,7 @@ use crate::journal::projection::{Files, Projection};
 use crate::journal::snapshot::{self, Snapshot};
 use crate::journal::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::track::Tracker;
-use crate::journal::walk;
+use crate::journal::{walk, witness};
 use crate::journal::{JournalError, JournalHandle, cut_pieces};
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
@@ -76,7 +76,11 @@ impl StoppedRun {
         let Some(base) = base else { return Self::whole(owned, cut, progress) };
         let Snapshot { at: from, tracker, files, .. } = base;
         match Self::fold(&owned, from, tracker, cut, &mut progress) {
-            Ok((tracker, after)) => Ok(Self::new(owned, tracker, after, Some((from, files)))),
+            Ok((tracker, after)) => {
+                let created = walk::created(tracker.state())?;
+                witness::refuse_copy(owned.dir(), created.run)?;
+                Ok(Self::new(owned, tracker, after, Some((from, files))))
+            }
             // The snapshot or the journal may be at fault: only a fold of the whole journal tells
             // which.
             Err(_) => Self::whole(owned, cut, progress),
@@ -91,7 +95,8 @@ impl StoppedRun {
             // Snapshots may hold records that were cut.
             snapshot::forget(owned.dir());
         }
-        walk::created(tracker.state())?;
+        let created = walk::created(tracker.state())?;
+        witness::refuse_copy(owned.dir(), created.run)?;
         Ok(Self::new(owned, tracker, after, None))
     }
 
