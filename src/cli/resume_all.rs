@@ -31,7 +31,8 @@ pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exi
     for dir in runs.into_iter().rev() {
         let live = dir.is_live();
         let (state, read) = snapshot::fold(&dir, |_| {});
-        let sound = read.and_then(|()| if live { Ok(()) } else { witness::refuse_unsound(&dir, &state) });
+        let sound =
+            read.and_then(|()| if live { Ok(()) } else { witness::refuse_unsound(&dir, &state) });
         match (state, sound) {
             (state, Ok(())) if state.created().is_some() && report::is_resumable(&state, live) => {
                 found.push(dir);

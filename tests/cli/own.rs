@@ -144,7 +144,8 @@ fn a_call_that_a_crash_cut_short_runs_again_only_if_it_may() {
 
 #[test]
 fn a_tool_is_kept_by_the_sandbox_and_its_program_from_change() {
-    let outside = tempfile::tempdir().expect("a folder");
+    // A folder that is seen, unlike those of temporary files.
+    let outside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let calls = "[[rules]]\nturn = 1\ncalls = [{ tool = 'show', input = { text = 'x' } }, \
                  { tool = 'bash', input = { command = 'echo x >> bin/show; ls bin' } }, \
                  { tool = 'write_file', input = { path = 'bin/show', content = 'x' } }]\n\

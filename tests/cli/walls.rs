@@ -423,3 +423,94 @@ fn many_random_workspaces_lead_nowhere() {
         random_cases(who, 7_000, 1_000_000 * (number as u64 + 1));
     }
 }
+
+/// The words by which a run says that commands have no namespaces here.
+const WITHOUT: &str = "nothing new can be made beside a protected file";
+
+/// Whatever folder the workspace lies in, and whatever folder has the temporary ones: the wall is whole, and no
+/// shared folder shows what other programs have there.
+#[test]
+fn the_wall_is_whole_wherever_the_workspace_lies() {
+    let shared = ["/tmp", "/var/tmp", "/dev/shm"];
+    let canary = |folder: &&str| {
+        tempfile::Builder::new().prefix("callsheet-canary-").tempfile_in(folder).expect("a file")
+    };
+    let canaries: Vec<_> = shared.iter().map(canary).collect();
+    let names: Vec<_> = canaries.iter().map(|file| file.path().display().to_string()).collect();
+    let seen = format!("for f in {}; do test -e $f && exit 3; done; ", names.join(" "));
+    let line = format!(
+        "{seen}echo x > $TMPDIR/x && echo x > made && test -e ../given && ! echo x > ../given"
+    );
+    for base in [env!("CARGO_TARGET_TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"] {
+        for temporary in shared {
+            let folder = tempfile::tempdir_in(base).expect("a folder");
+            let (ws, given) = (folder.path().join("ws"), folder.path().join("given"));
+            fs::create_dir(&ws).expect("made");
+            fs::write(&given, "as it was").expect("written");
+            let file = format!(
+                "version = 1\nname = 'walls'\n[sandbox]\nnetwork = true\nreadable_roots = ['../given']\n{}",
+                tasks(&[&line])
+            );
+            fs::write(ws.join("agents.toml"), file).expect("written");
+            let desk = Desk::empty();
+            let mut command = desk.command(&["run", "--trust"]);
+            let done = Done::of(command.env("TMPDIR", temporary).current_dir(&ws));
+            if done.err.contains(WITHOUT)
+                && base == env!("CARGO_TARGET_TMPDIR")
+                && !has_namespaces()
+            {
+                return skipped("no namespaces");
+            }
+            let told = format!("{base}, {temporary}: {}{}", done.out, done.err);
+            assert!(done.code == 0 && !done.err.contains(WITHOUT), "{told}");
+            assert_eq!(fs::read_to_string(&given).expect("a file"), "as it was", "{told}");
+        }
+    }
+}
+
+/// Returns true if programs can make namespaces here.
+fn has_namespaces() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-current-user", "--mount", "--pid", "--fork", "true"]);
+    command.output().is_ok_and(|done| done.status.success())
+}
+
+/// What a command leaves behind takes nothing away from the wall of the next run.
+#[test]
+fn no_command_makes_the_next_wall_weaker() {
+    let shared = Shared::new();
+    let envrc = "for i in $(seq 1 1100); do mkdir -p d/$i; echo x > d/$i/.envrc; done";
+    for (who, made) in [
+        (Who::Own, envrc),
+        (Who::Other, "chmod 0 .git/info"),
+        (Who::Other, "chmod 0 .git"),
+        (Who::Other, "chmod 0 a"),
+        (Who::Other, envrc),
+    ] {
+        if who.is_missing(&shared).is_some() || !has_namespaces() {
+            skipped("no other user, or no namespaces");
+            continue;
+        }
+        let world = World::new(&tasks(&["true"]));
+        fs::create_dir_all(world.ws().join("a/b/.vscode")).expect("made");
+        let done = Command::new("git").args(["init", "-q"]).current_dir(world.ws()).output();
+        assert!(done.expect("git").status.success());
+        let run = || {
+            who.give(&world.desk);
+            let mut command = Command::new("sh");
+            command.args(["-c", "ulimit -Sn 1024; exec \"$@\"", "sh"]).arg(&shared.program);
+            world.desk.bare(command.args(["run", "--trust"]));
+            who.own(&mut command);
+            Done::of(command.env("HOME", world.home()).current_dir(world.ws()))
+        };
+        let first = run();
+        assert!(first.code == 0 && !first.err.contains(WITHOUT), "{}", first.err);
+        let mut before = Command::new("sh");
+        before.args(["-c", made]).current_dir(world.ws());
+        assert!(who.own(&mut before).status().expect("sh").success());
+        let done = run();
+        let told = format!("{who:?}, {made}: {} {}{}", done.code, done.out, done.err);
+        assert!([0, 2].contains(&done.code) && !done.err.contains(WITHOUT), "{told}");
+        let _ = Command::new("chmod").args(["-R", "u+rwX", "."]).current_dir(world.ws()).status();
+    }
+}

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use landlock::{
@@ -17,7 +17,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::mounts::{self, TEMPORARY};
+use super::mounts;
 use super::place::{self, Identity, Place};
 use super::{
     ALLOCATOR, Failure, LEFT, Namespaces, Policy, Unbuffered, Work, filter, granted, init, probe,
@@ -152,10 +152,8 @@ fn enter(policy: &Policy) -> Result<Entered, Failure> {
     };
     here.enter()?;
     drop_capabilities()?;
-    let temporary = match own.iter().find(|folder| folder.as_path() == Path::new(TEMPORARY)) {
-        Some(folder) => Some(folder.clone()),
-        None => policy.temporary.as_ref().map(|folder| folder.path().to_owned()),
-    };
+    let temporary = policy.temporary.as_ref();
+    let temporary = temporary.map(|folder| mounts::temporary_among(&own, folder.path()));
     confine(policy, &own)?;
     filter::install(policy)?;
     Ok(Entered { temporary, left })
@@ -273,7 +271,7 @@ fn confine(policy: &Policy, own: &[PathBuf]) -> Result<(), Failure> {
     for path in own {
         allow(Place::from(path.as_path()).open()?, write)?;
     }
-    granted::written(policy, &mut |handle| allow(handle, write))?;
+    granted::written(policy, own, &mut |handle| allow(handle, write))?;
     for place in &policy.write {
         allow(place.open()?, read)?;
     }

@@ -73,6 +73,29 @@ const OTHERS: [(i64, u8); 7] = [
     (libc::SYS_ioprio_set, 1),
 ];
 
+/// Calls of [`OTHERS`] that can name all processes of the user, with the value of their first argument that does.
+const OF_USER: [(i64, u64); 2] =
+    [(libc::SYS_setpriority, libc::PRIO_USER as u64), (libc::SYS_ioprio_set, IOPRIO_WHO_USER)];
+
+/// `IOPRIO_WHO_USER` of `linux/ioprio.h`.
+const IOPRIO_WHO_USER: u64 = 3;
+
+/// Calls for System V objects. Without a namespace they reach those of other programs.
+const SYSTEM_V: [i64; 12] = [
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_shmdt,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+];
+
 /// Calls whose arguments lie in memory, which a filter cannot read. They are told to be missing, so that
 /// programs fall back on calls that it can read: `clone` and `openat`.
 const UNREADABLE: [i64; 2] = [libc::SYS_clone3, libc::SYS_openat2];
@@ -190,6 +213,12 @@ fn conditional(policy: &Policy) -> Result<Rules, Box<dyn Error>> {
     // Of these the first or the second argument names the process; 0 is the caller.
     for (call, argument) in OTHERS {
         rules.insert(call, vec![rule(argument, Ne, 0)?]);
+    }
+    for (call, user) in OF_USER {
+        rules.entry(call).or_default().push(rule(0, Eq, user)?);
+    }
+    if policy.namespaces == Namespaces::None {
+        rules.extend(SYSTEM_V.map(|call| (call, Vec::new())));
     }
     modes(&mut rules)?;
     match policy.network {

@@ -54,13 +54,15 @@ pub(super) fn system(policy: &Policy, give: Give<'_>) -> Result<(), Failure> {
 }
 
 /// Gives what a command may write. Where protected paths could not be mounted read-only, a folder that
-/// holds one is given by its other entries.
-pub(super) fn written(policy: &Policy, give: Give<'_>) -> Result<(), Failure> {
+/// holds one is given by its other entries. A temporary folder in one of the folders that are the command's
+/// `own` is seen there.
+pub(super) fn written(policy: &Policy, own: &[PathBuf], give: Give<'_>) -> Result<(), Failure> {
     let kept: Vec<&Path> = match policy.namespaces {
         Namespaces::None => policy.protected.iter().map(Place::path).collect(),
         Namespaces::Mounts | Namespaces::Processes => Vec::new(),
     };
-    for place in policy.write.iter().chain(&policy.temporary) {
+    let is_seen = |place: &&Place| !own.iter().any(|own| place.path().starts_with(own));
+    for place in policy.write.iter().chain(policy.temporary.iter().filter(is_seen)) {
         // The folder of caches lies in the records, which are protected.
         let is_own = policy.cache.as_ref() == Some(place);
         let kept = if is_own { &[] } else { kept.as_slice() };

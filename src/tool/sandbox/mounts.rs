@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::StatVfsMountFlags;
+use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
 use super::place::{self, Place};
@@ -21,10 +21,13 @@ use super::{Failure, Namespaces, Policy};
 const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 
 /// The folder of temporary files that programs know by name.
-pub(super) const TEMPORARY: &str = "/tmp";
+const TEMPORARY: &str = "/tmp";
 
 /// The file system of processes.
 const PROCESSES: &str = "/proc";
+
+/// Links of the system in these folders that lead to programs, on NixOS.
+const LINKS: [&str; 1] = ["/run/current-system"];
 
 /// A mount that was made here, with the path at which it is.
 struct Own {
@@ -58,14 +61,14 @@ pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
             bind(&place.open()?).map_err(|error| format!("{}: {error}", place.path().display()))?;
         writable.push(Own { path: place.path().to_owned(), tree });
     }
-    let hidden = hide_shared(policy, &writable)?;
+    let Hidden { folders: hidden, given } = hide_shared(policy, &mut writable)?;
     protect(policy, &writable)?;
     if policy.namespaces == Namespaces::Processes {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let made = rustix::mount::mount("proc", PROCESSES, "proc", flags, None);
         made.map_err(|error| format!("no `/proc` of its own: {error}"))?;
     }
-    freeze(policy, &hidden)?;
+    freeze(policy, &hidden, &given)?;
     // Where the kernel makes none, a command has no terminal.
     let terminals = own_terminals().unwrap_or_default();
     Ok(hidden.into_iter().chain(terminals).collect())
@@ -89,20 +92,31 @@ fn own_terminals() -> io::Result<Vec<PathBuf>> {
 
 /// Makes every mount read-only that holds nothing which the command may write: Landlock does not
 /// keep it from changing modes, times and attributes.
-fn freeze(policy: &Policy, hidden: &[PathBuf]) -> Result<(), Failure> {
+fn freeze(policy: &Policy, hidden: &[PathBuf], given: &[PathBuf]) -> Result<(), Failure> {
     let places = policy.write.iter().chain(&policy.temporary).map(Place::path);
     let writable: Vec<&Path> = places.chain(hidden.iter().map(PathBuf::as_path)).collect();
+    let innermost = |around: &mut dyn Iterator<Item = &Path>, point: &Path| {
+        let around = around.filter(|path| point.starts_with(path));
+        around.map(|path| path.as_os_str().len()).max()
+    };
+    // What was only given to be read lies in a folder that may be written.
+    let is_given = |point: &Path| {
+        let of_given = innermost(&mut given.iter().map(PathBuf::as_path), point);
+        of_given.is_some() && of_given > innermost(&mut writable.iter().copied(), point)
+    };
+    let is_written = |point: &Path| writable.iter().any(|path| point.starts_with(path));
     let mounts = fs::read("/proc/self/mountinfo")?;
     let lines = mounts.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
     let frozen: BTreeSet<PathBuf> =
-        points.filter(|point| !writable.iter().any(|path| point.starts_with(path))).collect();
+        points.filter(|point| is_given(point) || !is_written(point)).collect();
     for point in frozen {
         // A mount below another one cannot be reached, and some of the system refuse: they are of
         // root. The mount of the user's files must not.
-        let made = Place::from(point.as_path()).open().map_err(Failure::from);
-        let made = made.and_then(|handle| set_read_only(&handle));
-        if point == Path::new("/") {
+        let opened = Place::from(point.as_path()).open();
+        let is_reached = opened.is_ok();
+        let made = opened.map_err(Failure::from).and_then(|handle| set_read_only(&handle));
+        if point == Path::new("/") || (is_given(&point) && is_reached) {
             made?;
         }
     }
@@ -163,6 +177,8 @@ fn protect(policy: &Policy, writable: &[Own]) -> Result<(), Failure> {
         if path.ancestors().skip(1).any(|above| done.contains(above)) {
             continue;
         }
+        // The paths are sorted: no later one lies in a folder that was left. Open files are few.
+        kept.retain(|folder, _| path.starts_with(folder));
         let made = protect_one(path, root, &mut kept);
         if made.map_err(|error| format!("{}: {error}", path.display()))? {
             done.insert(path);
@@ -222,6 +238,10 @@ fn objects(path: &Path, root: &Own) -> Result<Option<(Vec<OsString>, bool)>, Fai
             {
                 return Ok(None);
             }
+            // A folder that its user may not enter is kept as it is: a command could let itself in.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && number > 0 => {
+                return Ok(Some((names.into_iter().take(number).collect(), true)));
+            }
             Err(error) => return Err(error.into()),
         };
         if place::is_link(&at)? {
@@ -250,24 +270,113 @@ fn set_read_only(mount: &OwnedFd) -> Result<(), Failure> {
     Ok(rustix::mount::mount_remount(path, flags, "")?)
 }
 
+/// What was put in the place of the shared folders.
+#[derive(Default)]
+struct Hidden {
+    /// The shared folders that show the temporary folder of the command.
+    folders: Vec<PathBuf>,
+    /// The places in them that the command may only read.
+    given: Vec<PathBuf>,
+}
+
+/// A place in a shared folder that a command was given.
+struct Given {
+    path: PathBuf,
+    /// The object, mounted nowhere yet.
+    tree: OwnedFd,
+    is_folder: bool,
+    /// Its number among the places that may be written; `None` if it may only be read.
+    written: Option<usize>,
+}
+
 /// Puts the temporary folder of the command in the place of the folders that it would share with
-/// other programs, unless something that it was given lies there. Returns these.
-fn hide_shared(policy: &Policy, writable: &[Own]) -> Result<Vec<PathBuf>, Failure> {
-    let Some(temporary) = &policy.temporary else { return Ok(Vec::new()) };
+/// other programs, and what it was given there back at its place. A folder that it was given whole is
+/// shared.
+fn hide_shared(policy: &Policy, writable: &mut [Own]) -> Result<Hidden, Failure> {
+    let Some(temporary) = &policy.temporary else { return Ok(Hidden::default()) };
     let own = writable.iter().find(|own| own.path == temporary.path());
-    let Some(own) = own else { return Ok(Vec::new()) };
-    let given = |shared: &Path| {
-        policy.read.iter().chain(&policy.write).any(|place| place.path().starts_with(shared))
-    };
-    let is_hidden = |shared: &&Path| shared.is_dir() && !shared.is_symlink() && !given(shared);
-    let hidden: Vec<_> = SHARED.into_iter().map(Path::new).filter(is_hidden).collect();
-    for shared in &hidden {
+    let Some(own) = own else { return Ok(Hidden::default()) };
+    let tree = own.tree.try_clone()?;
+    let is_whole =
+        |shared: &Path| policy.read.iter().chain(&policy.write).any(|place| place.path() == shared);
+    let is_hidden = |shared: &&Path| shared.is_dir() && !shared.is_symlink() && !is_whole(shared);
+    let folders: Vec<_> = SHARED.into_iter().map(Path::new).filter(is_hidden).collect();
+    let mut all = Vec::new();
+    for shared in &folders {
+        all.append(&mut given_in(shared, policy, writable)?);
         keep_resolver(shared, temporary.path())?;
+        keep_links(shared, temporary.path())?;
     }
-    for shared in &hidden {
-        mount_on(&Place::from(*shared).open()?, &cloned(&own.tree)?)?;
+    for shared in &folders {
+        mount_on(&Place::from(*shared).open()?, &cloned(&tree)?)?;
     }
-    Ok(hidden.into_iter().map(Path::to_owned).collect())
+    // One may lie in another.
+    all.sort_by_key(|given| given.path.as_os_str().len());
+    let mut hidden = Hidden::default();
+    for given in all {
+        let named = |error: io::Error| format!("{}: {error}", given.path.display());
+        let mount = put_back(&given).map_err(named)?;
+        match given.written.and_then(|number| writable.get_mut(number)) {
+            Some(own) => own.tree = mount,
+            None => {
+                set_read_only(&mount)?;
+                hidden.given.push(given.path);
+            }
+        }
+    }
+    hidden.folders = folders.into_iter().map(Path::to_owned).collect();
+    Ok(hidden)
+}
+
+/// Returns the places in a shared folder that a command was given.
+fn given_in(shared: &Path, policy: &Policy, writable: &[Own]) -> Result<Vec<Given>, Failure> {
+    let temporary = policy.temporary.as_ref().map(Place::path);
+    let mut all = Vec::new();
+    for (number, own) in writable.iter().enumerate() {
+        if own.path.starts_with(shared) && Some(own.path.as_path()) != temporary {
+            all.push(Given {
+                path: own.path.clone(),
+                tree: cloned(&own.tree)?,
+                is_folder: place::kind(&own.tree)? == FileType::Directory,
+                written: Some(number),
+            });
+        }
+    }
+    for place in policy.read.iter().filter(|place| place.path().starts_with(shared)) {
+        // What was moved away is given no more.
+        let Ok(handle) = place.open() else { continue };
+        all.push(Given {
+            path: place.path().to_owned(),
+            tree: cloned(&handle)?,
+            is_folder: place::kind(&handle)? == FileType::Directory,
+            written: None,
+        });
+    }
+    Ok(all)
+}
+
+/// Mounts what a command was given at its place in a folder that is hidden.
+fn put_back(given: &Given) -> io::Result<OwnedFd> {
+    let place = Place::from(given.path.as_path());
+    let at = match place.open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = given.path.parent().filter(|_| !given.is_folder);
+            fs::create_dir_all(folder.unwrap_or(&given.path))?;
+            if !given.is_folder {
+                fs::File::create_new(&given.path)?;
+            }
+            place.open()?
+        }
+        opened => opened?,
+    };
+    mount_on(&at, &given.tree)
+}
+
+/// Returns where a command sees its temporary folder: that of a shared folder that is hidden shows it.
+pub(super) fn temporary_among(own: &[PathBuf], temporary: &Path) -> PathBuf {
+    let by_name = own.iter().find(|folder| folder.as_path() == Path::new(TEMPORARY));
+    let around = || own.iter().find(|folder| temporary.starts_with(folder));
+    by_name.or_else(around).map_or(temporary, PathBuf::as_path).to_owned()
 }
 
 /// Copies the settings of the name resolver if they lie in a folder that is about to be hidden.
@@ -277,5 +386,16 @@ fn keep_resolver(shared: &Path, own: &Path) -> Result<(), Failure> {
     let copy = own.join(below);
     fs::create_dir_all(copy.parent().unwrap_or(own))?;
     fs::copy(&real, &copy)?;
+    Ok(())
+}
+
+/// Makes the links to programs of the system that lie in a folder that is about to be hidden.
+fn keep_links(shared: &Path, own: &Path) -> Result<(), Failure> {
+    for link in LINKS.map(Path::new) {
+        let (Ok(below), Ok(to)) = (link.strip_prefix(shared), fs::read_link(link)) else {
+            continue;
+        };
+        std::os::unix::fs::symlink(to, own.join(below))?;
+    }
     Ok(())
 }

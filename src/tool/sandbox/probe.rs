@@ -84,6 +84,15 @@ pub fn probe_all(
         };
         match all() {
             Ok(probed) => return Ok(Probed { namespaces, ..probed }),
+            // This machine has such namespaces: what fails is of this workspace, and a command may have
+            // made it so that the next one has fewer.
+            Err(error)
+                if std::iter::once(policy)
+                    .chain(within)
+                    .all(|policy| works(this_program, policy, namespaces)) =>
+            {
+                return Err(error);
+            }
             Err(error) => reason = error,
         }
     }
@@ -91,6 +100,24 @@ pub fn probe_all(
         return Err(format!("single hosts in `network` need an empty network, and: {reason}"));
     }
     Err(reason)
+}
+
+/// Returns true if a sandbox with these namespaces holds on this machine, around a folder that no command
+/// has touched.
+fn works(this_program: &Path, policy: &Policy, namespaces: Namespaces) -> bool {
+    let Ok(empty) = super::Temporary::new(policy) else { return false };
+    let root = empty.place().clone();
+    let bare = Policy {
+        root: Some(root.clone()),
+        write: vec![root],
+        homes: policy.homes.clone(),
+        network: policy.network,
+        namespaces,
+        temporary_root: policy.temporary_root.clone(),
+        limits: policy.limits.clone(),
+        ..Policy::default()
+    };
+    namespaces != Namespaces::None && tried(this_program, &bare).is_ok()
 }
 
 fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
