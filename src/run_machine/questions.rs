@@ -271,15 +271,12 @@ impl RunMachine {
     }
 
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
-    /// their answers does not, nor one with a question that answers itself when its time is over.
+    /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
         if self.settings.attended || !self.only_people_are_left() {
             return;
         }
         let open = self.state.questions().open();
-        if open.iter().any(|question| question.asked.until_ms.is_some()) {
-            return;
-        }
         let Some(first) = open.first() else { return };
         let who = first.agent.as_ref().map_or(first.task.as_str(), AgentId::as_str);
         let message = first.asked.message.lines().next().unwrap_or_default();
