@@ -18,7 +18,10 @@ fn tasks() -> String {
         ("idempotency_key", format!("run = 'true'\nidempotency_key = '{{{{ {PANICS} }}}}'\n")),
         ("prompt", format!("agent = 'a'\nprompt = '{{{{ {PANICS} }}}}'\n")),
         ("foreach", format!("{agent}foreach = '[{PANICS}]'\n")),
-        ("foreach_key", format!("{agent}foreach = '[1]'\nforeach_key = '{{{{ {PANICS} }}}}'\n")),
+        (
+            "foreach_key",
+            format!("{agent}foreach = '[1]'\nforeach_key = '{{{{ item }}}}{{{{ {PANICS} }}}}'\n"),
+        ),
         ("message", format!("approval = {{ message = '{{{{ {PANICS} }}}}' }}\n")),
         ("show", format!("approval = {{ message = 'ok?', show = ['{PANICS}'] }}\n")),
         ("until", format!("{agent}loop = {{ until = '{PANICS}', max_iterations = 2 }}\n")),
