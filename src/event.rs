@@ -273,6 +273,11 @@ pub struct RunOpened {
     /// continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retried: Vec<Name>,
+    /// The tasks that follow from those: each is decided again once the tasks before it have ended.
+    /// It takes its result from before, or its attempt under way goes on, if it would be made from
+    /// the same content; otherwise it runs again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reopened: Vec<Name>,
     /// The sandbox of commands; absent if the run has no commands or wants no sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxProof>,
@@ -282,8 +287,8 @@ impl RunOpened {
     /// Creates the record of a plain opening by this process.
     #[must_use]
     pub fn by_this_process(epoch: u64) -> Self {
-        let pid = std::process::id();
-        Self { epoch, pid, reason: None, accepted: None, retried: Vec::new(), sandbox: None }
+        let (pid, retried, reopened) = (std::process::id(), Vec::new(), Vec::new());
+        Self { epoch, pid, reason: None, accepted: None, retried, reopened, sandbox: None }
     }
 }
 

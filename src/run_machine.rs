@@ -8,6 +8,7 @@
 //! - [`scope`]: values and templates of tasks;
 //! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
 //! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
+//! - `validity`: whether a result from before still holds;
 //! - `attempts`: how an attempt ends, and whether another one follows;
 //! - `fan_out`: the instances of a task, one for each item of a list;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
@@ -52,6 +53,7 @@ mod testing;
 mod tests;
 mod timers;
 mod unasked;
+mod validity;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;

@@ -16,6 +16,7 @@ pub mod quotas;
 mod result;
 mod retry;
 mod rounds;
+mod stopping;
 mod task;
 mod verdict;
 
@@ -32,12 +33,12 @@ use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
-pub use self::task::TaskStatus;
+pub use self::task::{Kept, TaskStatus};
 pub use self::verdict::{Verdict, verdict_of};
 use crate::event::{Event, PauseCause, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
-use crate::plan::{Consequence, Standing, TaskStarted, TaskState};
+use crate::plan::{Standing, TaskStarted, TaskState};
 use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Program;
@@ -263,20 +264,6 @@ impl RunState {
         self.descendants
     }
 
-    /// Returns the task that failed first under the configuration in force, among those whose
-    /// failure concerns the whole run under `limits.fail_fast`. Instances are not among them.
-    #[must_use]
-    pub fn first_failed(&self) -> Option<&Name> {
-        self.first_failed.as_ref()
-    }
-
-    /// Returns the task whose failure keeps all others from starting, whatever `limits.fail_fast`
-    /// says.
-    #[must_use]
-    pub fn stopped_by(&self) -> Option<&Name> {
-        self.stopped_by.as_ref()
-    }
-
     /// Returns the spending of all agents.
     #[must_use]
     pub fn spending(&self) -> Spending {
@@ -324,7 +311,7 @@ impl RunState {
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
-            (None, None, event) => self.apply_run(event),
+            (None, None, event) => self.apply_run(record.seq, event),
         };
         outcome.map_err(|reason| {
             let (seq, kind) = (record.seq, record.event.kind());
@@ -338,7 +325,7 @@ impl RunState {
         Ok(())
     }
 
-    fn apply_run(&mut self, event: &Event) -> Result<(), String> {
+    fn apply_run(&mut self, seq: u64, event: &Event) -> Result<(), String> {
         match event {
             Event::RunCreated(created) => {
                 if self.created.is_some() {
@@ -370,10 +357,11 @@ impl RunState {
                     self.began = self.clock.reading();
                     self.hooks.begin_again();
                     self.begin_again(&opened.retried)?;
+                    self.decide_again(&opened.reopened)?;
                 }
             }
             Event::HookStarted(started) => self.hooks.started(started.hook),
-            Event::PlanExtended(extended) => self.extend_plan(extended),
+            Event::PlanExtended(extended) => self.extend_plan(seq, extended),
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
                 self.paused_reason = Some(paused.reason.clone());
@@ -390,11 +378,15 @@ impl RunState {
 
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
-        let was_open = !task.state.is_end();
+        let (was_open, has_begun) = (!task.state.is_end(), task.state == TaskState::Running);
         task.apply(event, record.ts_ms, self.clock.reading())?;
         let has_ended = was_open && task.state.is_end();
         if has_ended {
             self.open_tasks -= 1;
+            task.ended_seq = record.seq;
+        }
+        if let Event::TaskStarted(_) = event {
+            task.began_seq = record.seq;
         }
         match event {
             Event::TaskFailed(failed) if name.of_instance().is_none() => {
@@ -405,21 +397,12 @@ impl RunState {
             }
             _ => {}
         }
-        if has_ended {
-            self.end_instances(name);
+        match has_ended {
+            true if has_begun => self.end_instances(name),
+            true => self.drop_instances(name),
+            false => {}
         }
         Ok(())
-    }
-
-    fn note_failure(&mut self, name: &Name, consequence: Option<Consequence>) {
-        match consequence {
-            Some(Consequence::Continue | Consequence::SkipDependents) => return,
-            Some(Consequence::Stop) => {
-                self.stopped_by.get_or_insert_with(|| name.clone());
-            }
-            None => {}
-        }
-        self.first_failed.get_or_insert_with(|| name.clone());
     }
 
     fn apply_agent(&mut self, record: &Record, id: &AgentId, event: &Event) -> Result<(), String> {

@@ -68,7 +68,6 @@ pub(super) async fn propose(
     };
     Ok(match answer {
         Some(Ok(())) => {
-            planner.added(&call.key, &context.agent, &text);
             let which =
                 if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
             ToolOutput::ok(format!("The tasks were added to the run{which}."))

@@ -250,7 +250,7 @@ fn not_retried(state: &RunState, error: &RetryError) -> Exit {
     }
     match error {
         RetryError::NoTask(_) => Exit::Failed,
-        RetryError::NotFailed(..) => Exit::Usage,
+        RetryError::NotEnded(..) => Exit::Usage,
     }
 }
 

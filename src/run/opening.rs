@@ -200,14 +200,14 @@ impl StoppedRun {
         Self { reopening: Reopening::Accepting(Box::new(accepted)), ..self }
     }
 
-    /// Makes tasks that failed begin again when the run resumes: those in `named`, or all if it is
-    /// empty, and the tasks that were skipped because of them. The conversation of an agent that
-    /// was cut short, such as by a failure of the provider, continues; the other tasks start anew.
-    /// Tasks that completed stay as they are, unless one is named that left something undone: it
-    /// starts anew, with every task that depends on it.
+    /// Makes tasks begin again when the run resumes: those in `named`, or all that failed or were
+    /// cancelled if it is empty, and the tasks that were skipped because of them. The conversation of
+    /// an agent that was cut short, such as by a failure of the provider, continues; the other tasks
+    /// start anew. What follows from these tasks is decided again: it keeps its result if it would be
+    /// made from the same content. The other tasks stay as they are.
     ///
     /// # Errors
-    /// Returns an error if a named task does not exist, or neither failed nor left something undone.
+    /// Returns an error if a named task does not exist or has not ended.
     pub fn retry(self, named: &[String]) -> Result<Self, RetryError> {
         let retry = self.state().retry(named)?;
         Ok(Self { reopening: Reopening::Retrying(retry), ..self })

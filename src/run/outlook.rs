@@ -85,16 +85,36 @@ fn begins_again(
 ) -> (Verdict, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
-    if !status.is_held() {
-        let ended = match before.state {
-            TaskState::Failed | TaskState::Waiting => "failed".to_owned(),
-            state => format!("was {}", state.as_str()),
-        };
-        return (Verdict::Runs, format!("it {ended}: {reason}"));
-    }
     let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
-    let mut before_it = planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
-    if before_it.any(|task| opened.standing(task) == Standing::Open) {
+    let written = name.of_instance().unwrap_or(name.as_str());
+    let mut before_it =
+        planned.filter(|task| task.name.as_str() == written).flat_map(|task| &task.depends_on);
+    let open_before = before_it.find(|task| opened.standing(task) == Standing::Open);
+    if !status.is_held() {
+        if let Some(on) = open_before.filter(|_| status.again) {
+            let why = match status.kept {
+                Some(_) => format!(
+                    "on the end of `{on}`: if what it was made from is unchanged its result is \
+                     reused, else it runs"
+                ),
+                None => format!("on the end of `{on}`: it is decided again"),
+            };
+            return (Verdict::Depends, why);
+        }
+        return match before.state {
+            TaskState::Failed | TaskState::Waiting => {
+                (Verdict::Runs, format!("it failed: {reason}"))
+            }
+            TaskState::Completed | TaskState::Reused if before.instances.is_empty() => {
+                (Verdict::Runs, "it completed, and is named for the retry".to_owned())
+            }
+            TaskState::Completed | TaskState::Reused => {
+                (Verdict::Runs, "it completed, and some of its instances run again".to_owned())
+            }
+            state => (Verdict::Runs, format!("it was {}: {reason}", state.as_str())),
+        };
+    }
+    if open_before.is_some() {
         // What it is made from may change.
         return unchanged(opened, name, status, None);
     }

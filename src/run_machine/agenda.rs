@@ -142,6 +142,11 @@ impl Agenda {
         self.tallies[place].readiness(join)
     }
 
+    /// Returns true if a dependency of this task has not ended.
+    pub(super) fn open_before(&self, place: usize) -> bool {
+        self.tallies[place].open() > 0
+    }
+
     /// Returns true if a dependant of this task has not ended.
     pub(super) fn is_awaited(&self, place: usize) -> bool {
         self.waiting[place] > 0

@@ -188,8 +188,11 @@ impl RunMachine {
     }
 
     fn touch_task_of(&mut self, agent: &AgentId) {
-        let task = self.state.agents().get(agent).map(|agent| &agent.task);
-        if let Some(place) = task.and_then(|task| self.settings.plan.place(task)) {
+        let Some(task) = self.state.agents().get(agent).map(|agent| &agent.task) else { return };
+        let place = self.settings.plan.place(task);
+        // An instance that is not in the plan: the end of its task may wait for it.
+        let of = || task.of_instance().and_then(|of| self.settings.plan.place(of));
+        if let Some(place) = place.or_else(of) {
             self.agenda.touch(place);
         }
     }
@@ -436,10 +439,7 @@ impl RunMachine {
             }
             self.subtree_ended(&agent);
         }
-        let task = self.state.agents().get(id).map(|agent| agent.task.clone());
-        if let Some(place) = task.and_then(|task| self.settings.plan.place(&task)) {
-            self.agenda.touch(place);
-        }
+        self.touch_task_of(id);
     }
 
     /// Releases the slot of an agent whose whole subtree has ended, and gives the result to its

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::RunMachine;
-use super::scope::{self, Item};
+use super::scope::{self, Item, Scope};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::output::Output;
@@ -192,7 +192,7 @@ fn brief(item: &Value) -> String {
 
 /// Returns the tasks that the templates of an instance read. The values of the others are not passed
 /// to them: with them, a fan-out over a long list would copy the list for each of its items.
-fn reads(task: &TaskSpec) -> BTreeSet<String> {
+pub(super) fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
     let own = [&task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
     texts.extend(own.into_iter().filter_map(|text| text.as_deref()));
@@ -218,13 +218,22 @@ fn reads(task: &TaskSpec) -> BTreeSet<String> {
     if has_expressions {
         return all();
     }
-    tasks_read_by(texts).unwrap_or_else(all)
+    let mut read = tasks_read_by(texts).unwrap_or_else(all);
+    let local = |name: &Name| {
+        let local = task.within.as_ref().and_then(|within| within.local(name));
+        local.unwrap_or(name.as_str()).to_owned()
+    };
+    read.extend(task.context.iter().map(local));
+    read
 }
 
 /// Returns the tasks whose values these templates read, or `None` if that cannot be told.
-fn tasks_read_by<'a>(texts: impl IntoIterator<Item = &'a str>) -> Option<BTreeSet<String>> {
+pub(super) fn tasks_read_by<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Option<BTreeSet<String>> {
     let mut found = BTreeSet::new();
-    for text in texts {
+    // A text that names none need not be parsed.
+    for text in texts.into_iter().filter(|text| text.contains("tasks")) {
         for name in template::names_in_template(text).ok()? {
             match name.strip_prefix("tasks.").and_then(|rest| rest.split('.').next()) {
                 Some(read) => drop(found.insert(read.to_owned())),
@@ -282,28 +291,50 @@ impl RunMachine {
             let standings: Vec<_> = instances.clone().map(|at| self.standing(at)).collect();
             self.agenda.expand(place, instances, &standings);
         }
+        // The items may be others than before.
+        self.dismiss_unused();
     }
 
-    /// Reads the items of the tasks that had fanned out when the last process stopped.
-    ///
-    /// # Errors
-    /// Returns a message if the items are not those that were recorded.
-    pub(super) fn expand_as_before(&mut self) -> Result<(), String> {
+    /// Reads the items of the tasks that had fanned out when the last process stopped, from what was
+    /// known when each of them fanned out. A task whose items cannot be read again fails.
+    pub(super) fn expand_as_before(&mut self) {
         for place in 0..self.settings.plan.tasks().len() {
             if self.spec(place).fan_out.is_none() || self.task_state(place) != TaskState::Running {
                 continue;
             }
-            let name = self.name(place);
-            let items = self.items_of(place).map_err(|failure| {
-                format!("the items of task `{name}` cannot be read again: {}", failure.message)
-            })?;
-            if self.status(place).and_then(|status| status.items.as_ref()) != Some(&items.hash) {
-                return Err(format!("the items of task `{name}` are not those that were recorded"));
+            match self.items_as_before(place) {
+                Ok(items) => {
+                    self.open.items.insert(place, Arc::new(items));
+                    self.expand(place);
+                }
+                Err(failure) => drop(self.open.lost_items.insert(place, failure)),
             }
-            self.open.items.insert(place, Arc::new(items));
-            self.expand(place);
         }
-        Ok(())
+    }
+
+    fn items_as_before(&self, place: usize) -> Result<Items, Failure> {
+        let (task, status) = (self.spec(place), self.status(place));
+        let began = status.map_or(0, |status| status.began_seq);
+        let mut ended = Map::new();
+        for name in &task.depends_on {
+            // One that ended later was not read.
+            let is_known = self.state.task(name).is_some_and(|before| before.ended_seq <= began);
+            let value = self.open.values.get(name.as_str()).filter(|_| is_known);
+            ended.extend(value.map(|value| (name.to_string(), value.clone())));
+        }
+        let values = Scope { ended: &ended, ..self.scope() }.values(task);
+        let lost = |why: &str| {
+            bad(format!(
+                "the items over which the task fanned out cannot be read again: {why}; \
+                 `resume --retry-failed` begins it again"
+            ))
+        };
+        let items = Items::read(task, &values, self.settings.limits.max_instances)
+            .map_err(|failure| lost(&failure.message))?;
+        match status.and_then(|status| status.items.as_ref()) == Some(&items.hash) {
+            true => Ok(items),
+            false => Err(lost("they are not those that were recorded")),
+        }
     }
 
     /// Returns the item of an instance for its templates.
@@ -317,12 +348,18 @@ impl RunMachine {
 
     /// Settles a task once all its instances have ended.
     pub(super) fn settle_fan_out(&mut self, place: usize) {
+        if let Some(failure) = self.open.lost_items.get(&place).cloned() {
+            let attempt = self.status(place).map_or(1, |status| status.attempt);
+            let failed = self.failed(place, attempt, failure);
+            return self.end_unstarted(place, failed);
+        }
         let tally = self.agenda.instances(place);
         if tally.open() > 0 || self.open.checking.contains_key(&place) {
             return;
         }
         let (done, all) = (tally.done(), self.settings.plan.instances(place).len());
-        if is_enough(done, all, self.spec(place).fan_out.as_ref()) {
+        let is_cut = self.never_begun(place);
+        if !is_cut && is_enough(done, all, self.spec(place).fan_out.as_ref()) {
             let outputs = self.ends_of_instances(place).unwrap_or_else(|| json!([]));
             let output = Output::whole(outputs.to_string());
             return self.check_output(place, output, None);
@@ -333,6 +370,20 @@ impl RunMachine {
         let attempt = self.status(place).map_or(1, |status| status.attempt);
         let failed = self.failed(place, attempt, self.too_few(place, done));
         self.record_task(place, failed);
+    }
+
+    /// Returns true if the run was stopped before every instance had begun: too few of them count as
+    /// tried.
+    fn never_begun(&self, place: usize) -> bool {
+        let is_stopped = self.open.stopped.is_some();
+        let mut instances = self.settings.plan.instances(place);
+        instances.any(|at| match self.standing(at) {
+            Standing::SkippedByFailure => true,
+            Standing::Failed if is_stopped => self.status(at).is_some_and(|status| {
+                status.state == TaskState::Cancelled && status.attempt == status.earlier
+            }),
+            _ => false,
+        })
     }
 
     /// Returns the reason why instances were not finished, if some were cancelled or never started.

@@ -161,6 +161,8 @@ pub(super) struct Open {
     pub(super) values: Map<String, Value>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
+    /// The tasks that have fanned out over items that cannot be read again, with the failure.
+    pub(super) lost_items: HashMap<usize, Failure>,
     /// The proposals that are on their way to the journal, by the call.
     pub(super) growing: HashMap<CallKey, Growing>,
     /// Number of agents and rounds on their way to the journal that count as children, although no
@@ -222,6 +224,7 @@ impl Open {
             waiting_for_resume: BTreeSet::new(),
             values: outputs,
             items: HashMap::new(),
+            lost_items: HashMap::new(),
             growing: HashMap::new(),
             counted: 0,
             locks: Locks::default(),

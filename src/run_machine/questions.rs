@@ -74,6 +74,10 @@ impl RunMachine {
                 return self.end_unstarted(place, failed);
             }
         };
+        let content = self.content_of_question(place, &message, &shown);
+        if let Some(output) = self.kept_answer(place, &content) {
+            return self.check_output(place, output, Some(content));
+        }
         let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
         let until_ms =
             limit.map(|limit| self.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
@@ -87,7 +91,7 @@ impl RunMachine {
             &self.state.last_seq().to_string(),
         );
         let asked = ApprovalAsked::new(id.as_str(), ApprovalKind::Approval, &message);
-        let asked = ApprovalAsked { shown, until_ms, ..asked };
+        let asked = ApprovalAsked { shown, until_ms, content: Some(content), ..asked };
         if !self.wait_for_agents(place, CHANGED) {
             self.record_task(place, asked.into());
         }

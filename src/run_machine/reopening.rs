@@ -35,11 +35,12 @@ impl Reopening {
                 let agents = state.continued_by(&tasks);
                 (RunOpened { accepted: Some(accepted.clone()), ..opened }, agents)
             }
-            Self::Retrying(Retry { tasks, agents }) => {
-                (RunOpened { retried: tasks.clone(), ..opened }, agents.clone())
+            Self::Retrying(Retry { tasks, agents, reopened }) => {
+                let (retried, reopened) = (tasks.clone(), reopened.clone());
+                (RunOpened { retried, reopened, ..opened }, agents.clone())
             }
             Self::AsRecorded => {
-                let Retry { tasks, agents } = state.retry_on_resume();
+                let Retry { tasks, agents, .. } = state.retry_on_resume();
                 (RunOpened { retried: tasks, ..opened }, agents)
             }
         };

@@ -11,7 +11,7 @@ use super::agents::PARENT_ENDED;
 use super::open::Stage;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
-use super::{CancelTarget, Finish, RunMachine, scope};
+use super::{CancelTarget, RunMachine, scope};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentUse;
@@ -38,12 +38,11 @@ impl RunMachine {
         }
         let written = self.settings.plan.tasks().len();
         (0..written).for_each(|place| self.take_up(place));
-        if let Err(error) = self.expand_as_before() {
-            return self.finish(Finish::Broken(error));
-        }
+        self.expand_as_before();
         (written..self.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
         if self.stopping_failure().is_some() {
             self.spare();
+            (0..written).for_each(|place| self.spare_added_before(place));
         }
         // Stops come before resumed attempts: an agent that must end must not get an actor first.
         self.fail_as_before();
@@ -68,7 +67,10 @@ impl RunMachine {
         let Some(status) = self.status(place) else { return };
         match (status.state, status.retry_ms) {
             (TaskState::Waiting, Some(until)) => {
-                let pause = u64::try_from(until - self.now.wall_ms).unwrap_or(0);
+                // The clock may have gone back meanwhile.
+                let most = status.pause_ms.unwrap_or(u64::MAX);
+                let left = until.saturating_sub(self.now.wall_ms);
+                let pause = u64::try_from(left).unwrap_or(0).min(most);
                 let at = self.now.since + Duration::from_millis(pause);
                 self.open.timers.set(at, Timer::Retry(place));
             }
@@ -138,7 +140,7 @@ impl RunMachine {
     }
 
     /// Ends the agents that the run no longer needs.
-    fn dismiss_unused(&mut self) {
+    pub(super) fn dismiss_unused(&mut self) {
         for (unused, reason) in
             [(AgentUse::TaskRemoved, TASK_REMOVED), (AgentUse::Superseded, SUPERSEDED)]
         {

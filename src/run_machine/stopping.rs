@@ -12,7 +12,8 @@ use super::{CancelTarget, RunMachine};
 use crate::event::Event;
 use crate::failure::Failure;
 use crate::id::Name;
-use crate::plan::{Consequence, Standing, TaskCancelled, TaskFailed, TaskSkipped};
+use crate::plan::{Consequence, Standing, TaskCancelled, TaskFailed, TaskSkipped, TaskState};
+use crate::run_state::TaskStatus;
 use crate::spec::OnFailure;
 use crate::turn::Outcome;
 
@@ -48,7 +49,7 @@ impl RunMachine {
             return Some(TaskCancelled { reason }.into());
         }
         let failed = self.stopping_failure()?;
-        if self.is_spared(place) {
+        if self.is_spared(place) || self.is_at_work(place) {
             return None;
         }
         let reason = format!("not started: task `{failed}` failed");
@@ -66,12 +67,16 @@ impl RunMachine {
         spec.timeout.or_else(|| (spec.always && self.open.stopped.is_some()).then_some(CLEANUP))
     }
 
-    /// Returns true if a failure elsewhere does not keep a task from starting. An instance starts
-    /// if its task was spared.
+    /// Returns true if a failure elsewhere does not keep a task from starting.
     fn is_spared(&self, place: usize) -> bool {
-        let of = self.settings.plan.member(place).map_or(place, |member| member.of);
-        let is_listed = |spared: &HashSet<usize>| spared.contains(&of);
-        self.spec(of).always || self.open.spared.as_ref().is_some_and(is_listed)
+        let is_listed = |spared: &HashSet<usize>| spared.contains(&place);
+        self.spec(place).always || self.open.spared.as_ref().is_some_and(is_listed)
+    }
+
+    /// Returns true if a task has begun, and so goes on to its end after a failure elsewhere: it is
+    /// between two attempts, it asks a person, or it is an instance of a task that has fanned out.
+    fn is_at_work(&self, place: usize) -> bool {
+        self.task_state(place) == TaskState::Waiting || self.settings.plan.member(place).is_some()
     }
 
     /// Handles the failure of a task of the configuration.
@@ -89,10 +94,19 @@ impl RunMachine {
         }
     }
 
-    /// Finds the tasks that may start although a failure keeps the others from it.
+    /// Finds the tasks that may start although a failure keeps the others from it, by what was open
+    /// when it was recorded. So a resumed run finds the same.
     pub(super) fn spare(&mut self) {
         let plan = &self.settings.plan;
-        let is_open = |place: &usize| self.standing(*place) == Standing::Open;
+        let failed = self.stopped_since();
+        let is_open = |place: &usize| {
+            let status = self.state.task(&plan.tasks()[*place].name);
+            let was_open = |status: &TaskStatus| {
+                let is_open = status.standing() == Standing::Open || status.ended_seq > failed;
+                is_open && status.added_seq < failed
+            };
+            status.is_some_and(was_open)
+        };
         let accepting = (0..plan.tasks().len()).filter(|place| {
             plan.member(*place).is_none()
                 && plan.tasks()[*place].effective_join().accepts_failure()
@@ -118,6 +132,20 @@ impl RunMachine {
         }
         spared.extend(needed);
         self.open.spared = Some(spared);
+    }
+
+    /// Returns the number of the record since which a failure keeps others from starting.
+    fn stopped_since(&self) -> u64 {
+        self.state.stopped_since(self.settings.limits.fail_fast).unwrap_or(u64::MAX)
+    }
+
+    /// Does the same as the last process when this task was added to the plan, if that was after the
+    /// failure.
+    pub(super) fn spare_added_before(&mut self, place: usize) {
+        let added = self.status(place).map_or(0, |status| status.added_seq);
+        if added > self.stopped_since() {
+            self.spare_added(place);
+        }
     }
 
     /// Adds a task that was added to the plan to those that may start after a failure, if it follows

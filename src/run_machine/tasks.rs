@@ -8,7 +8,7 @@ use super::slots::Rank;
 use super::timers::Timer;
 use crate::event::{Draft, Event};
 use crate::failure::Failure;
-use crate::id::{AgentId, Name};
+use crate::id::AgentId;
 use crate::message::Json;
 use crate::output::Output;
 use crate::plan::{
@@ -17,7 +17,6 @@ use crate::plan::{
 use crate::run_state::TaskStatus;
 use crate::spec::TaskSpec;
 use crate::template;
-use crate::turn::content::Content;
 use crate::turn::{AgentSpawned, Program};
 
 /// Reason for ending an agent whose task is now made from other content.
@@ -125,6 +124,7 @@ impl RunMachine {
     fn pending(&self, place: usize) -> Option<Event> {
         let task = self.spec(place);
         match self.agenda.readiness(place, task.effective_join()) {
+            Readiness::Ready if self.waits_for_content(place) => self.not_to_start(place),
             Readiness::Wait => self.not_to_start(place),
             Readiness::Skip => Some(self.skipped(place)),
             Readiness::Ready => match &task.when {
@@ -246,9 +246,9 @@ impl RunMachine {
             Ok(program) => program,
             Err((key, error)) => return Beginning::Fails(scope::template_failure(key, &error)),
         };
-        let key = self.content(task, &program).key();
-        if let Some(output) = self.state.earlier_result(&key) {
-            return Beginning::Reuses { key, output: output.clone() };
+        let key = self.content(place, &program).key();
+        if let Some(output) = self.kept_result(place, &key) {
+            return Beginning::Reuses { key, output };
         }
         let status = self.status(place).filter(|status| status.is_held());
         let same = status.filter(|status| status.key.as_ref() == Some(&key));
@@ -261,13 +261,6 @@ impl RunMachine {
             }
             Some(_) | None => Beginning::Starts { key, program },
         }
-    }
-
-    /// Returns the content that a task's result is made from.
-    pub(super) fn content<'a>(&'a self, task: &'a TaskSpec, program: &'a Program) -> Content<'a> {
-        let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
-        let model = |name: &Name| self.settings.models.get(name);
-        Content::of(program, task, &self.settings.env, agent, model)
     }
 
     /// Returns the values that templates of tasks may name at this moment.

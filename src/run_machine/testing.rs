@@ -4,7 +4,7 @@
 //! It has no runtime and no disk, so that thousands of runs with failures, crashes of agents and of
 //! the process, cancels and limits take only seconds. Every record is checked when it is made.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,9 @@ use super::{
     Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Proposal, Refused,
     RunMachine, Settings, Start,
 };
-use crate::event::{Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord};
+use crate::event::{
+    Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
+};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::message::{Json, Usage};
@@ -51,6 +53,8 @@ pub(super) enum Step {
     Answer,
     /// It ends with a failure of a kind that is retried.
     Fail,
+    /// It fails also after the cause is mended.
+    FailForGood,
     /// A check of it does not pass.
     Refute,
     /// The agent of a check gives no verdict in its first answer, and passes in its second.
@@ -140,6 +144,12 @@ pub(super) struct World {
     pub(super) unasked: bool,
     /// The reason for which later processes cancel the run as they begin.
     pub(super) cancel_next: Option<String>,
+    /// True if the answers of agents follow from their prompts.
+    pub(super) mirrors: bool,
+    /// Number of records at the end of each batch.
+    pub(super) batches: Vec<usize>,
+    /// The tasks that were open when a failure first kept others from starting.
+    open_at_failure: Option<BTreeSet<Name>>,
 }
 
 impl World {
@@ -185,6 +195,9 @@ impl World {
             failing_hooks: Vec::new(),
             unasked: false,
             cancel_next: None,
+            mirrors: false,
+            batches: Vec::new(),
+            open_at_failure: None,
         };
         let planned = world.settings.plan.tasks().iter().map(PlannedTask::from);
         let created = RunCreated {
@@ -274,6 +287,39 @@ impl World {
         self.epoch += 1;
         self.open(&Reopening::Retrying(retry.clone()));
         retry
+    }
+
+    /// Resumes the run in a new process that accepts the configuration which it has.
+    pub(super) fn accept(&mut self) {
+        let created = self.state.created().expect("it was created").clone();
+        let RunCreated { config, files, config_hash, inputs, settings, tasks, .. } = created;
+        let accepted = Accepted { config, files, config_hash, inputs, settings, tasks };
+        self.epoch += 1;
+        self.open(&Reopening::Accepting(Box::new(accepted)));
+    }
+
+    /// Returns the world of the same run whose journal was cut after this many records, resumed by
+    /// a new process.
+    pub(super) fn cut_after(&self, count: usize, seed: u64) -> Self {
+        let tasks = self.settings.plan.tasks();
+        let written = tasks.iter().filter(|task| task.name.of_instance().is_none());
+        let mut world =
+            Self::new(written.cloned().collect(), self.settings.limits, self.script, seed);
+        world.settings.run = self.settings.run;
+        world.mirrors = self.mirrors;
+        (world.records, world.batches) = (Vec::new(), Vec::new());
+        (world.state, world.open_at_failure) = (RunState::default(), None);
+        for record in &self.records[..count] {
+            world.state.apply(record).expect("it was recorded");
+            world.note_failure(&record.event);
+            world.records.push(record.clone());
+        }
+        world.now = self.now;
+        world.epoch = world.state.epoch();
+        if world.state.completed().is_none() {
+            world.kill_process();
+        }
+        world
     }
 
     pub(super) fn now(&self) -> Now {
@@ -461,7 +507,10 @@ impl World {
         for record in &records {
             if let (Some(agent), Event::AgentEnded(_)) = (&record.agent, &record.event) {
                 self.actors.remove(agent);
-                self.pending.retain(|pending| !is_of(pending, agent));
+                // Whoever was about to record its end finds it recorded.
+                let ends =
+                    |pending: &Pending| matches!(pending, Pending::End(id, _) if id == agent);
+                self.pending.retain(|pending| !is_of(pending, agent) && !ends(pending));
             }
         }
         let now = self.now();
@@ -487,10 +536,63 @@ impl World {
                 let tasks = proposed_by(&extended.by);
                 self.settings.plan.extend(tasks).expect("they were checked");
             }
+            self.note_failure(&record.event);
             self.records.push(record.clone());
             records.push(record);
         }
+        self.batches.push(self.records.len());
         records
+    }
+
+    /// Notes what was open at the first failure that keeps others from starting.
+    fn note_failure(&mut self, event: &Event) {
+        let limits = &self.settings.limits;
+        match event {
+            Event::RunOpened(_) if self.state.stopped_since(limits.fail_fast).is_none() => {
+                self.open_at_failure = None;
+            }
+            Event::TaskFailed(_)
+                if self.open_at_failure.is_none()
+                    && self.state.stopped_since(limits.fail_fast).is_some() =>
+            {
+                let open = self.state.tasks().filter(|(_, task)| !task.state.is_end());
+                self.open_at_failure = Some(open.map(|(name, _)| name.clone()).collect());
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns true if docs/graphs.md lets a task start although another one failed: it always runs,
+    /// a join before it accepts failures, or such a join after it still needs it.
+    fn may_start_after_failure(&self, name: &Name) -> bool {
+        let Some(open) = &self.open_at_failure else { return true };
+        let plan = &self.settings.plan;
+        let place = plan.place(name).expect("a task of the plan");
+        let is_open = |at: usize| {
+            let task = &plan.tasks()[at].name;
+            let was_added = self.state.task(task).is_some_and(|task| task.added_seq > 0);
+            open.contains(task) || was_added
+        };
+        let accepts = |at: usize| {
+            let join = plan.tasks()[at].effective_join();
+            join.accepts_failure() && !plan.dependencies(at).is_empty() && is_open(at)
+        };
+        let reach = |next: &dyn Fn(usize) -> Vec<usize>| {
+            let (mut found, mut left) = (BTreeSet::from([place]), vec![place]);
+            while let Some(at) = left.pop() {
+                left.extend(next(at).into_iter().filter(|at| found.insert(*at)));
+            }
+            found
+        };
+        let before = reach(&|at| plan.dependencies(at).to_vec());
+        let after = reach(&|at| {
+            let open = plan.dependents(at).iter().filter(|at| is_open(**at));
+            open.copied().collect()
+        });
+        let wants = |at: usize| plan.tasks()[at].effective_join().wanted().is_some();
+        plan.tasks()[place].always
+            || before.iter().any(|at| accepts(*at))
+            || after.iter().any(|at| *at != place && accepts(*at) && wants(*at))
     }
 
     /// Returns the task as it is written, also of an instance.
@@ -573,8 +675,10 @@ impl World {
         match event {
             Event::TaskStarted(started) => {
                 self.check_start(name);
-                // An agent that continues is open already.
-                let own = u32::from(started.agent.is_some() && status.agent == started.agent);
+                // An agent that continues is open already, unless it ended before the restart.
+                let goes_on = started.agent.as_ref().filter(|id| status.agent.as_ref() == Some(id));
+                let is_open = |id: &AgentId| self.state.agents()[id].outcome.is_none();
+                let own = u32::from(goes_on.is_some_and(is_open));
                 assert_eq!(
                     status.open_agents,
                     own,
@@ -582,6 +686,12 @@ impl World {
                     self.story()
                 );
                 assert_eq!(at_work(), 0, "{name} starts beside actors\n{}", self.story());
+            }
+            Event::TaskSkipped(skipped) if skipped.reason.starts_with("not started") => {
+                let is_new = matches!(status.state, TaskState::Pending | TaskState::Ready);
+                let may = name.of_instance().is_none() && is_new;
+                let may = may && !self.may_start_after_failure(name);
+                assert!(may, "{name} was not started\n{}", self.story());
             }
             Event::TaskCompleted(_)
             | Event::TaskFailed(_)
@@ -900,7 +1010,7 @@ impl World {
                 let partial = Some(Output::whole("It is wrong."));
                 self.end_by_itself(agent, Outcome::Failed { failure, partial });
             }
-            Some(Step::Fail) => {
+            Some(Step::Fail | Step::FailForGood) => {
                 let failure = Failure::new(FailureKind::Overloaded, "busy");
                 self.end_by_itself(agent, Outcome::Failed { failure, partial: None });
             }
@@ -920,6 +1030,7 @@ impl World {
         let text = match (status.check, spec.output) {
             (Some(_), _) => "pass".to_owned(),
             (None, OutputFormat::Json) => format!("{{\"round\":{}}}", status.round),
+            (None, _) if self.mirrors => self.mirrored(agent),
             (None, _) => "done".to_owned(),
         };
         self.end_by_itself(agent, Outcome::Completed { output: Output::whole(text) });
@@ -929,6 +1040,18 @@ impl World {
     fn gives_no_verdict(&self, agent: &AgentId) -> bool {
         let status = &self.state.agents()[agent];
         status.check.is_some() && status.definition.is_some() && status.round == 1
+    }
+
+    /// Returns the answer of an agent that follows from its prompt.
+    fn mirrored(&self, agent: &AgentId) -> String {
+        let prompt = self.records.iter().find_map(|record| match &record.event {
+            Event::AgentSpawned(spawned) if record.agent.as_ref() == Some(agent) => {
+                Some(format!("{:?}", spawned.program))
+            }
+            _ => None,
+        });
+        let prompt = prompt.unwrap_or_default();
+        blake3::hash(prompt.as_bytes()).to_hex()[..8].to_owned()
     }
 
     fn pass(&mut self, agent: &AgentId) {

@@ -49,11 +49,32 @@ impl RunState {
         }
     }
 
-    /// Puts tasks back into their first state. The others stay as they are.
-    pub(super) fn begin_again(&mut self, names: &[Name]) -> Result<(), String> {
+    /// Opens tasks again that follow from one that begins again. What they are made from may change,
+    /// so each of them is decided by its content once the tasks before it have ended.
+    pub(super) fn decide_again(&mut self, names: &[Name]) -> Result<(), String> {
+        let now = self.clock.reading();
         for name in names {
             let task =
                 self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
+            self.open_tasks += usize::from(task.state.is_end());
+            if let Some(id) = &task.question {
+                self.questions.close(id);
+            }
+            *task = task.decide_again(now);
+        }
+        Ok(())
+    }
+
+    /// Puts tasks back into their first state. The others stay as they are.
+    pub(super) fn begin_again(&mut self, names: &[Name]) -> Result<(), String> {
+        for name in names {
+            let Some(task) = self.tasks.get_mut(name) else {
+                // Records of earlier versions name instances of a task that did not fan out again.
+                match name.of_instance() {
+                    Some(_) => continue,
+                    None => return Err(format!("there is no task `{name}`")),
+                }
+            };
             self.open_tasks += usize::from(task.state.is_end());
             if let Some(id) = &task.question {
                 self.questions.close(id);

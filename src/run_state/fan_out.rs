@@ -52,6 +52,15 @@ impl RunState {
         fresh
     }
 
+    /// Removes the instances of a task that was opened again and has ended without fanning out. Their
+    /// results can be reused by the content that they were made from.
+    pub(super) fn drop_instances(&mut self, name: &Name) {
+        let Some(task) = self.tasks.get_mut(name) else { return };
+        task.items = None;
+        let before = std::mem::take(&mut task.instances);
+        before.iter().for_each(|(name, _)| self.drop_instance(name));
+    }
+
     /// Ends the instances of a task that has ended before them.
     pub(super) fn end_instances(&mut self, name: &Name) {
         let Some(task) = self.tasks.get(name).filter(|task| !task.instances.is_empty()) else {

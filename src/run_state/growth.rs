@@ -9,10 +9,11 @@ use crate::id::Name;
 impl RunState {
     /// Adds tasks to the plan. Those that are there already stay as they are: a fork is created with
     /// all tasks, and shares the records that added some of them.
-    pub(super) fn extend_plan(&mut self, extended: &PlanExtended) {
+    pub(super) fn extend_plan(&mut self, seq: u64, extended: &PlanExtended) {
         for planned in &extended.tasks {
             if !self.tasks.contains_key(&planned.name) {
-                self.tasks.insert(planned.name.clone(), TaskStatus::default());
+                let added = TaskStatus { added_seq: seq, ..TaskStatus::default() };
+                self.tasks.insert(planned.name.clone(), added);
                 self.order.push(planned.name.clone());
                 self.open_tasks += 1;
             }

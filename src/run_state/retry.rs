@@ -1,4 +1,5 @@
-//! Decides which tasks of a run begin again, and which of their agents continue.
+//! Decides which tasks of a run begin again, which are decided again because they follow from those,
+//! and which agents continue.
 //!
 //! Pure. The decision is recorded in `run.opened` and applied by the fold.
 
@@ -6,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{RunState, TaskStatus};
 use crate::id::{AgentId, Name};
-use crate::plan::{Standing, TaskState};
+use crate::plan::TaskState;
 
 /// The tasks that begin again when a run resumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,9 @@ pub struct Retry {
     pub tasks: Vec<Name>,
     /// The agents of these tasks whose conversation continues. The other tasks start anew.
     pub agents: Vec<AgentId>,
+    /// The tasks that follow from those and had begun or ended, in the order of the plan. What each
+    /// was made from may change, so it is decided again by its content.
+    pub reopened: Vec<Name>,
 }
 
 /// The reason why tasks cannot begin again.
@@ -23,35 +27,56 @@ pub enum RetryError {
     /// The run has no such task.
     #[error("the run has no task `{0}`")]
     NoTask(String),
-    /// The task did not fail, and was neither cancelled nor skipped because of a failure.
-    #[error("task `{0}` is {state}: only a task that failed, or left something undone, can be retried", state = .1.as_str())]
-    NotFailed(Name, TaskState),
+    /// The task has not ended.
+    #[error("task `{0}` is {state}: only a task that has ended can be retried", state = .1.as_str())]
+    NotEnded(Name, TaskState),
 }
 
 impl RunState {
-    /// Returns the tasks that begin again: those in `named`, or all if it is empty, that failed or
-    /// were cancelled, with the failed tasks that they depend on, and every task that was skipped
-    /// because of one of them. A named task may also have completed with something left undone:
-    /// it begins again with every task that depends on it.
+    /// Returns the tasks that begin again: those in `named`, or all that failed or were cancelled if it
+    /// is empty, with the failed tasks that they depend on, and every task that was skipped because of
+    /// one of them. A named task may also have completed: it runs again, with everything that follows
+    /// from it. What follows from the other tasks is decided again.
     ///
     /// # Errors
-    /// Returns an error if a named task does not exist or did not fail.
+    /// Returns an error if a named task does not exist or has not ended.
     pub fn retry(&self, named: &[String]) -> Result<Retry, RetryError> {
-        let mut wanted = match named {
+        let mut wanted: HashSet<&Name> = match named {
             [] => {
-                let failed = self
-                    .tasks()
-                    .filter(|(name, task)| is_failed(task) && !self.is_of_done_fan_out(name));
-                failed.map(|(name, _)| name).collect()
+                let failed = self.tasks().filter(|(_, task)| is_failed(task));
+                let fan_out = |name| self.ended_fan_out_of(name);
+                failed.flat_map(|(name, _)| [Some(name), fan_out(name)]).flatten().collect()
             }
             named => self.with_failed_dependencies(named)?,
         };
-        self.add_skipped(&mut wanted);
-        self.add_dependants_of_completed(&mut wanted);
+        // Nobody knows what a task left behind, in files and elsewhere, when it was made to run again.
+        let is_done = |name: &&Name| self.tasks.get(*name).is_some_and(TaskStatus::is_complete);
+        let completed = wanted.iter().copied().filter(is_done).collect();
+        let has_ended = |name: &&Name| self.tasks.get(*name).is_some_and(|t| t.state.is_end());
+        wanted.extend(self.following(&completed).into_iter().filter(has_ended));
+        let following = loop {
+            self.add_skipped(&mut wanted);
+            let (before, following) = (wanted.len(), self.following(&wanted));
+            // There is no result of these that could be kept.
+            let is_undone = |name: &&&Name| {
+                let task = self.tasks.get(**name);
+                task.is_some_and(|task| is_failed(task) || is_skipped_by_failure(task))
+            };
+            wanted.extend(following.iter().filter(is_undone));
+            if wanted.len() == before {
+                break following;
+            }
+        };
         // These begin again at every resume.
         let waiting = self.tasks().filter(|(_, task)| task.waits_for_resume());
         wanted.extend(waiting.map(|(name, _)| name));
-        Ok(self.retry_of(|name| wanted.contains(name)))
+        let reopened = self.tasks().filter(|(name, task)| {
+            // One that has not begun is decided once the tasks before it have ended.
+            let has_begun = task.state != TaskState::Pending || task.is_held();
+            following.contains(name) && has_begun && !wanted.contains(name)
+        });
+        let reopened = reopened.map(|(name, _)| name.clone()).collect();
+        Ok(Retry { reopened, ..self.retry_of(|name| wanted.contains(name)) })
     }
 
     /// Returns the tasks that wait for the run to be resumed.
@@ -97,34 +122,55 @@ impl RunState {
         for text in named {
             let found = self.tasks.iter().find(|(name, _)| name.as_str() == text);
             let (name, task) = found.ok_or_else(|| RetryError::NoTask(text.clone()))?;
-            let fell_short =
-                || task.state == TaskState::Completed && !self.shortfalls_of_task(name).is_empty();
-            if !is_failed(task) && !is_skipped_by_failure(task) && !fell_short() {
-                return Err(RetryError::NotFailed(name.clone(), task.state));
+            if !task.state.is_end() && !task.waits_for_resume() {
+                return Err(RetryError::NotEnded(name.clone(), task.state));
             }
             open.push(name);
+            open.extend(self.parts_of(name, task));
         }
         while let Some(name) = open.pop() {
             if !wanted.insert(name) {
                 continue;
             }
-            let instances = self.tasks.get(name).map(|task| task.instances.as_slice());
-            let instances = instances.unwrap_or_default().iter();
-            let instances = instances.filter_map(|(name, _)| self.tasks.get_key_value(name));
-            open.extend(instances.filter(|(_, task)| is_failed(task)).map(|(name, _)| name));
-            open.extend(self.fan_out_of(name).map(|(task, _)| task));
-            let dependencies =
-                planned.get(name.as_str()).into_iter().flat_map(|names| names.iter());
+            // The other instances stay as they are.
+            wanted.extend(self.ended_fan_out_of(name));
+            let written = name.of_instance().unwrap_or(name.as_str());
+            let dependencies = planned.get(written).into_iter().flat_map(|names| names.iter());
             let found = dependencies.filter_map(|before| self.tasks.get_key_value(before));
             let failed = found.filter(|(_, task)| is_failed(task) || is_skipped_by_failure(task));
-            open.extend(failed.map(|(before, _)| before));
+            for (before, task) in failed {
+                open.push(before);
+                open.extend(self.parts_of(before, task));
+            }
         }
         Ok(wanted)
     }
 
-    /// Adds every task that depends on a completed one that begins again: what it was made from may
-    /// change.
-    fn add_dependants_of_completed<'a>(&'a self, wanted: &mut HashSet<&'a Name>) {
+    /// Returns the task that fanned out to an instance, if it has ended. One that is at work takes the
+    /// instance up as it is.
+    fn ended_fan_out_of(&self, name: &Name) -> Option<&Name> {
+        let (task, status) = self.fan_out_of(name)?;
+        status.state.is_end().then_some(task)
+    }
+
+    /// Returns the parts of a task that begin again with it: the instances of a fan-out, or the tasks
+    /// of a sub-graph; those that failed, or all if the task completed.
+    fn parts_of<'a>(&'a self, name: &'a Name, task: &'a TaskStatus) -> Vec<&'a Name> {
+        let is_wanted = |part: &TaskStatus| task.is_done() || is_failed(part);
+        let instances = task.instances.iter();
+        let instances = instances.filter_map(|(name, _)| self.tasks.get_key_value(name));
+        let within = format!("{name}/");
+        let is_within = |part: &&Name| part.as_str().starts_with(&within);
+        let inner = self.order.iter().filter(is_within);
+        let inner = inner.filter_map(|name| self.tasks.get_key_value(name));
+        let parts = instances.chain(inner.filter(|_| task.is_done()));
+        parts.filter(|(_, part)| is_wanted(part)).map(|(name, _)| name).collect()
+    }
+
+    /// Returns the tasks that follow from others, in any number of steps: what they are made from may
+    /// change when those begin again. The instances of a fan-out follow from what their task depends
+    /// on.
+    fn following<'a>(&'a self, sources: &HashSet<&'a Name>) -> HashSet<&'a Name> {
         let planned = self.created.iter().flat_map(|created| &created.tasks);
         let mut after: HashMap<&Name, Vec<&Name>> = HashMap::new();
         for task in planned {
@@ -132,28 +178,25 @@ impl RunState {
                 after.entry(before).or_default().push(&task.name);
             }
         }
-        let is_done =
-            |name: &&Name| matches!(self.standing(name), Standing::Done | Standing::Passed);
-        let mut open: Vec<&Name> = wanted.iter().copied().filter(is_done).collect();
+        let mut found = HashSet::new();
+        let mut open: Vec<&Name> = sources.iter().copied().collect();
         while let Some(name) = open.pop() {
-            let dependants = after.remove(name).unwrap_or_default();
-            open.extend(dependants.into_iter().filter(|after| {
-                self.tasks.get_key_value(*after).is_some_and(|(known, _)| wanted.insert(known))
-            }));
+            // What is taken out is followed once.
+            for next in after.remove(name).unwrap_or_default() {
+                let Some((next, task)) = self.tasks.get_key_value(next) else { continue };
+                if found.insert(next) {
+                    open.push(next);
+                    found.extend(task.instances.iter().map(|(instance, _)| instance));
+                }
+            }
         }
-    }
-
-    /// Returns true if a task is an instance of one that completed without it. It stays as it is,
-    /// unless it is named.
-    fn is_of_done_fan_out(&self, name: &Name) -> bool {
-        self.fan_out_of(name).is_some_and(|(_, task)| task.is_done())
+        found
     }
 
     /// Adds every task that was skipped because of one of the tasks.
     fn add_skipped<'a>(&'a self, wanted: &mut HashSet<&'a Name>) {
         let mut skipped: HashMap<&Name, Vec<&Name>> = HashMap::new();
-        let all = self.tasks().filter(|(_, task)| is_skipped_by_failure(task));
-        for (name, task) in all.filter(|(name, _)| !self.is_of_done_fan_out(name)) {
+        for (name, task) in self.tasks().filter(|(_, task)| is_skipped_by_failure(task)) {
             if let Some(because) = &task.because {
                 skipped.entry(because).or_default().push(name);
             }

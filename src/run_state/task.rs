@@ -10,6 +10,18 @@ use crate::output::Output;
 use crate::plan::{Consequence, Standing, TaskState};
 use crate::turn::Cause;
 
+/// A result from before its task was opened again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The key of the content that it was made from.
+    pub key: String,
+    /// The result.
+    pub output: Output,
+    /// Id of the question that a person answered, if the result is that answer. It counts for its
+    /// own task alone.
+    pub question: Option<String>,
+}
+
 /// The state of a task according to the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
@@ -51,9 +63,32 @@ pub struct TaskStatus {
     pub ended_ms: Option<i64>,
     /// Time at which the pause before its next attempt ends, in milliseconds since the Unix epoch.
     pub retry_ms: Option<i64>,
+    /// Length of that pause in milliseconds; absent in snapshots of earlier versions.
+    #[serde(default)]
+    pub pause_ms: Option<u64>,
     /// Id of the question that the task asks in its latest attempt, answered or not.
     #[serde(default)]
     pub question: Option<String>,
+    /// Its result from before it was opened again. The task takes it again if it would be made from
+    /// the same content.
+    #[serde(default)]
+    pub kept: Option<Kept>,
+    /// True if it was opened again because a task before it runs again: it is decided once all tasks
+    /// before it have ended.
+    #[serde(default)]
+    pub again: bool,
+    /// True if it runs although a result of the same content is known: it was named for a retry.
+    #[serde(default)]
+    pub anew: bool,
+    /// Number of the record that added it to the plan; 0 if the run was created with it.
+    #[serde(default)]
+    pub added_seq: u64,
+    /// Number of the record with which its latest attempt, or its fan-out, began.
+    #[serde(default)]
+    pub began_seq: u64,
+    /// Number of the record of its end.
+    #[serde(default)]
+    pub ended_seq: u64,
     /// The time taken since its first attempt began, with the pauses between attempts.
     pub whole: Stopwatch,
     /// The time taken by its latest attempt. It is not stopped when the task ends, so it is right
@@ -63,11 +98,22 @@ pub struct TaskStatus {
 
 impl TaskStatus {
     /// Returns its result with the key of the content that it was made from, if it has ended with
-    /// both.
+    /// both, or the one that it had before it was opened again. An answer of a person is none: it
+    /// counts for its own task alone.
     #[must_use]
     pub fn result(&self) -> Option<(&str, &Output)> {
-        let has_ended = self.state.is_end();
-        self.key.as_deref().zip(self.output.as_ref()).filter(|_| has_ended)
+        let own = self.key.as_deref().zip(self.output.as_ref());
+        let own = own.filter(|_| self.state.is_end() && self.question.is_none());
+        let kept = self.kept.as_ref().filter(|kept| kept.question.is_none());
+        own.or(kept.map(|kept| (kept.key.as_str(), &kept.output)))
+    }
+
+    /// Returns its result, or the answer of a person, as it is kept while the task is decided again.
+    pub(super) fn keep(&self) -> Option<Kept> {
+        let own = self.key.clone().zip(self.output.clone()).filter(|_| self.state.is_end());
+        let question = self.question.clone();
+        let own = own.map(|(key, output)| Kept { key, output, question });
+        own.or_else(|| self.kept.clone())
     }
 
     /// Returns the number of the round of its latest attempt, from 1.
@@ -100,8 +146,10 @@ impl TaskStatus {
         self.state == TaskState::Waiting && self.retry_ms.is_none() && self.question.is_none()
     }
 
-    /// Returns the task in its first state, after the attempts that were made.
+    /// Returns the task in its first state, after the attempts that were made. If it had completed,
+    /// it runs again whatever it is made from.
     pub(super) fn begin_again(&self) -> Self {
+        let anew = self.is_complete();
         Self {
             attempt: self.attempt,
             earlier: self.attempt,
@@ -109,8 +157,20 @@ impl TaskStatus {
             key: self.key.clone(),
             items: self.items.clone(),
             instances: self.instances.clone(),
+            kept: self.kept.clone().filter(|_| !anew),
+            anew,
+            added_seq: self.added_seq,
             ..Self::default()
         }
+    }
+
+    /// Returns the task as it is when a task before it runs again: an attempt under way is held, and
+    /// a result is kept, until the content that they would be made from now is known.
+    pub(super) fn decide_again(&self, now: Reading) -> Self {
+        let held = self.clone().held(now);
+        let kept = self.keep();
+        let fresh = || Self { kept, anew: false, ..self.begin_again() };
+        Self { again: true, ..held.unwrap_or_else(fresh) }
     }
 
     /// Makes the agent of the latest attempt continue when the task starts, if the task is about
@@ -123,6 +183,11 @@ impl TaskStatus {
         self.earlier = self.attempt.saturating_sub(1);
         self.open_agents += 1;
         Ok(())
+    }
+
+    /// Returns true if the task has a result of its own: it completed, and did not fan out.
+    pub(super) fn is_complete(&self) -> bool {
+        self.standing() == Standing::Done && self.instances.is_empty()
     }
 
     /// Returns true if the task is done: it completed, or was skipped by its own `when`.
@@ -172,6 +237,7 @@ impl TaskStatus {
         if next.is_end() {
             self.ended_ms = Some(ts_ms);
             self.whole.stop(now);
+            (self.again, self.anew) = (false, false);
         }
         match event {
             Event::TaskStarted(started) => {
@@ -184,6 +250,7 @@ impl TaskStatus {
                 self.key.clone_from(&started.key);
                 self.started_ms.get_or_insert(ts_ms);
                 self.retry_ms = None;
+                (self.again, self.anew) = (false, false);
                 self.whole.resume(now);
                 match goes_on {
                     true => self.latest.resume(now),
@@ -198,21 +265,27 @@ impl TaskStatus {
                 let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
                 let next = ts_ms.saturating_add(pause);
                 self.retry_ms = Some(next).filter(|_| !retrying.on_resume);
+                self.pause_ms = Some(retrying.pause_ms);
             }
             Event::ApprovalAsked(asked) => {
                 self.attempt += 1;
                 self.question = Some(asked.id.clone());
+                self.key.clone_from(&asked.content);
+                (self.again, self.anew) = (false, false);
                 self.started_ms.get_or_insert(ts_ms);
                 self.whole.resume(now);
             }
             Event::TaskCompleted(completed) => {
                 self.output = Some(completed.output.clone());
                 self.failure = None;
+                self.kept = None;
             }
             Event::TaskReused(reused) => {
                 self.output = Some(reused.output.clone());
                 self.key = Some(reused.key.clone());
                 self.failure = None;
+                // A kept answer stays that of a person.
+                self.question = self.kept.take().and_then(|kept| kept.question);
             }
             Event::TaskFailed(failed) => {
                 self.failure = Some(failed.failure.clone());

@@ -33,6 +33,9 @@ pub struct Content<'a> {
     checks: &'a [Check],
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none")]
     repeat: Option<&'a Loop>,
+    /// How the tasks ended for which the task waited, as far as the program does not say it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waited: Vec<String>,
 }
 
 /// The part of an agent's definition that can affect a result.
@@ -109,7 +112,14 @@ impl<'a> Content<'a> {
             output_schema: rules.schema.as_ref(),
             checks: &rules.checks,
             repeat: rules.repeat.as_ref(),
+            waited: Vec::new(),
         }
+    }
+
+    /// Adds how the tasks ended for which the task waited.
+    #[must_use]
+    pub fn after(self, waited: Vec<String>) -> Self {
+        Self { waited, ..self }
     }
 
     /// Returns the key of this content: 32 hexadecimal digits of its blake3 hash.

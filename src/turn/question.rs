@@ -94,6 +94,10 @@ pub struct ApprovalAsked {
     /// if it waits for as long as it takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<i64>,
+    /// Hash of everything that an approval asks about; a later opening keeps the answer if its hash
+    /// is equal. Absent for other kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
 
 impl ApprovalAsked {
@@ -112,6 +116,7 @@ impl ApprovalAsked {
             choices: Vec::new(),
             effect: None,
             until_ms: None,
+            content: None,
         }
     }
 }

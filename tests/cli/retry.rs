@@ -62,13 +62,98 @@ fn a_failed_command_begins_again_and_what_completed_is_kept() {
     // Nothing is left.
     let over = desk.call(&["resume", "--retry-failed"]);
     assert!(over.code == 0 && over.err.contains("nothing is left to do"), "{}", over.err);
-    for (task, code, says) in
-        [("kept", 2, "is completed: only a task that failed"), ("x", 1, "no task `x`")]
-    {
-        let refused = desk.call(&["resume", "--retry-failed", task]);
-        assert_eq!(refused.code, code, "{}", refused.err);
-        assert!(refused.err.contains(says), "{}", refused.err);
+    let refused = desk.call(&["resume", "--retry-failed", "x"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    assert!(refused.err.contains("no task `x`"), "{}", refused.err);
+    // A task that completed can be named: it runs again, with all that follows.
+    let named = desk.call(&["resume", "--retry-failed", "kept"]);
+    assert_eq!(named.code, 0, "{}{}", named.out, named.err);
+    assert_eq!(desk.read("starts"), "kept\nbad\nbad\nbad\nafter\nkept\nbad\nafter\n");
+}
+
+/// A report that is written whatever happens, about a task that fails until `mended` exists and a
+/// fan-out of which one item does.
+const NIGHT: &str = "
+[tasks.build]
+run = 'test -e mended && echo built'
+[tasks.count]
+foreach = '[1, 2, 3]'
+min_success = 0.5
+run = 'test $N != 2 -o -e mended && echo $N'
+env = { N = '{{ item }}' }
+[tasks.sum]
+depends_on = ['count']
+run = 'echo \"$OF\"'
+env = { OF = '{{ tasks.count.outputs | map(attribute=\"state\") | join(\" \") }}' }
+[tasks.page]
+depends_on = ['build']
+join = 'all_done'
+output_file = 'page.md'
+run = 'echo \"build is $STATE\"; echo page >> starts'
+env = { STATE = '{{ tasks.build.state }}' }
+[tasks.mail]
+depends_on = ['page']
+run = 'cat page.md; echo mail >> starts'
+";
+
+#[test]
+fn a_report_that_saw_a_failure_is_made_again_when_it_is_mended() {
+    let desk = Desk::commands(&format!("[limits]\nfail_fast = false\n{NIGHT}"));
+    let failed = desk.call(&["run"]);
+    assert_eq!(failed.code, 8, "{}{}", failed.out, failed.err);
+    // Nothing is mended, so what follows is made from the same and is not made again.
+    let again = follow(&desk, &failed.out, "try again:");
+    assert_eq!(again.code, 8, "{}{}", again.out, again.err);
+    assert!(again.out.contains("page      reused"), "{}", again.out);
+    assert_eq!(desk.read("starts"), "page\nmail\n");
+    desk.write("mended", "");
+    let outlook = desk.good(&["resume", "--explain", "--retry-failed"]);
+    for says in [
+        "build     runs     it failed",
+        "count     runs     it completed, and some of its instances run again",
+        "count[0]  reused   attempt 1 completed",
+        "count[1]  runs     it failed",
+        "sum       depends  on the end of `count`: if what it was made from is unchanged",
+        "page      depends  on the end of `build`",
+        "mail      depends  on the end of `page`",
+    ] {
+        assert!(outlook.contains(says), "{says}\n{outlook}");
     }
+    let done = follow(&desk, &again.out, "try again:");
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(desk.read("page.md"), "build is completed\n");
+    assert_eq!(desk.good(&["show", "/sum", "--output"]), "completed completed completed\n");
+    assert_eq!(desk.read("starts"), "page\nmail\npage\nmail\n");
+}
+
+#[test]
+fn items_that_failed_begin_again_although_their_task_completed() {
+    let desk = Desk::commands(&format!("[limits]\nfail_fast = false\n{NIGHT}"));
+    desk.write("first", "");
+    let partly = desk.call(&["run", "sum"]);
+    assert_eq!(partly.code, 0, "{}{}", partly.out, partly.err);
+    assert_eq!(desk.good(&["show", "/sum", "--output"]), "completed failed completed\n");
+    desk.write("mended", "");
+    let done = follow(&desk, &partly.out, "try again:");
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert_eq!(desk.good(&["show", "/sum", "--output"]), "completed completed completed\n");
+}
+
+#[test]
+fn a_gate_that_was_answered_after_a_failure_is_taken_up_by_a_resume() {
+    let desk = Desk::commands(
+        "[tasks.bad]\nrun = 'exit 3'\n\
+         [tasks.report]\ndepends_on = ['bad']\njoin = 'all_done'\nrun = 'echo told'\n\
+         [tasks.gate]\ndepends_on = ['report']\n[tasks.gate.approval]\nmessage = 'publish?'\n\
+         [tasks.publish]\ndepends_on = ['gate']\nrun = 'echo publish >> starts'\n",
+    );
+    let asked = desk.call(&["run"]);
+    assert_eq!(asked.code, 6, "{}{}", asked.out, asked.err);
+    let id = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    desk.good(&["approve", &id]);
+    let done = desk.call(&["resume"]);
+    assert!(done.out.contains("gate     completed"), "{}{}", done.out, done.err);
+    assert_eq!(desk.read("starts"), "publish\n");
 }
 
 #[test]
@@ -352,11 +437,11 @@ fn a_new_run_takes_the_results_of_the_last_one_where_nothing_changed() {
     assert_eq!(desk.read("starts"), "kept\nbad\nkept\nbad\nafter\n");
     let whole: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(desk.good(&["show", "/kept", "--output"]), whole);
-    // A task that has changed runs again, and what reads it too.
+    // A task that has changed runs again, and what reads it or waits for it too.
     let text = desk.read("agents.toml").replace("seq 1 20000", "seq 1 20001");
     desk.write("agents.toml", &text);
     assert_eq!(desk.call(&["run", "--reuse"]).code, 0);
-    assert_eq!(desk.read("starts"), "kept\nbad\nkept\nbad\nafter\nkept\nafter\n");
+    assert_eq!(desk.read("starts"), "kept\nbad\nkept\nbad\nafter\nkept\nbad\nafter\n");
     // A run that completed is not mentioned.
     assert!(!desk.call(&["run"]).err.contains("--reuse"));
     let other = Desk::commands("[tasks.one]\nrun = 'true'\n");

@@ -84,6 +84,13 @@ impl Supervisor {
                 self.services.agents.write().extend(by_name);
             }
             Action::AnswerProposal { agent, call, answer } => {
+                // Here, because the agent may never hear of it.
+                let plans = state.machine.state().proposed_plans();
+                if let Some(plan) = plans.iter().find(|plan| plan.key == call)
+                    && let Some(planner) = &self.services.planner
+                {
+                    planner.added(&plan.key, &plan.by, &plan.text);
+                }
                 mail(state, &agent, AgentMsg::ProposalAnswered { call, answer });
             }
             Action::CheckOutput { task, output, values, is_last } => {
