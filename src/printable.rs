@@ -56,6 +56,17 @@ pub(crate) fn columns(c: char) -> usize {
     }
 }
 
+/// The widest column of a table, in characters: a longer name moves the rest of its own row and of no other.
+/// Names of files of a repository and of models have any length.
+pub(crate) const WIDEST: usize = 1_000;
+
+/// Returns a text with blanks behind it, as wide as its column: at least `width` characters, but no blank beyond
+/// [`WIDEST`]. Tables pad with it and not with the width of a format, which panics above 65,535.
+pub(crate) fn padded(text: &str, width: usize) -> String {
+    let blanks = width.min(WIDEST).saturating_sub(text.chars().count());
+    format!("{text}{}", " ".repeat(blanks))
+}
+
 /// Returns true if a character steers a terminal, changes how its neighbours look, or is not seen.
 pub(crate) fn is_hidden(c: char) -> bool {
     match c {
@@ -170,6 +181,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_column_of_any_length_is_padded_and_none_is_padded_without_bound() {
+        assert_eq!(padded("\u{e9}", 3), "\u{e9}  ");
+        assert_eq!(padded("long", 3), "long");
+        let long = "a".repeat(70_000);
+        assert_eq!(padded(&long, long.len()), long);
+        assert_eq!(padded("a", long.len()).len(), WIDEST);
+    }
 
     #[test]
     fn texts_are_shown_like_this() {

@@ -198,13 +198,41 @@ fn in_json(secret: &str) -> impl Iterator<Item = String> {
     texts.chain([numbers, upper])
 }
 
-/// Returns a secret in the spellings in which tools commonly print it: as it is, as a JSON text, in
+/// Returns a text as pages and serializers write it whose JSON may stand in a page: with `&`, `<`, `>` and quotes
+/// as entities (named, decimal or hexadecimal quotes), and as numbers in JSON, as Go's encoder does.
+fn in_pages(secret: &str) -> impl Iterator<Item = String> {
+    let with = |text: &str, pairs: &[(char, &str)]| {
+        let spell = |character: char| {
+            let pair = pairs.iter().find(|(plain, _)| *plain == character);
+            pair.map_or_else(|| character.to_string(), |(_, spelled)| (*spelled).to_owned())
+        };
+        text.chars().map(spell).collect::<String>()
+    };
+    let json = Value::from(secret).to_string();
+    let json =
+        with(&json[1..json.len() - 1], &[('&', "\\u0026"), ('<', "\\u003c"), ('>', "\\u003e")]);
+    let upper = json.replace("\\u003c", "\\u003C").replace("\\u003e", "\\u003E");
+    let quotes = [
+        ("&quot;", "&#39;"),
+        ("&quot;", "&#x27;"),
+        ("&quot;", "&apos;"),
+        ("&#34;", "&#39;"),
+        ("\"", "'"),
+    ];
+    let pages = quotes.map(|(double, single)| {
+        with(secret, &[('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', double), ('\'', single)])
+    });
+    pages.into_iter().chain([json, upper])
+}
+
+/// Returns a secret in the spellings in which tools commonly print it: as it is, as a JSON text, in a page, in
 /// a URL, in hexadecimal, and in base64, where it may begin at any of three places of a group.
 fn spellings(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut all = vec![secret.to_owned(), hex.to_uppercase(), hex];
     all.extend(in_json(secret));
+    all.extend(in_pages(secret));
     for url in in_urls(secret) {
         // Forms write a space as `+`.
         all.push(url.replace("%20", "+"));
@@ -418,6 +446,28 @@ mod tests {
         secrets.redact(&mut url);
         assert_eq!(url, "?k=[redacted]&x");
         assert_eq!(secrets.texts(), [secret]);
+    }
+
+    #[test]
+    fn a_secret_is_found_as_programs_write_it_in_pages() {
+        let secrets = Secrets::new(["aB&c<d>e'f\"g9Zz".to_owned()]);
+        let spelled = [
+            // Go: json.Marshal, html.EscapeString.
+            "aB\\u0026c\\u003cd\\u003ee'f\\\"g9Zz",
+            "aB&amp;c&lt;d&gt;e&#39;f&#34;g9Zz",
+            // .NET writes the digits of these in upper case.
+            "aB\\u0026c\\u003Cd\\u003Ee'f\\\"g9Zz",
+            // Python: html.escape with and without quotes. PHP: htmlspecialchars, also as XML.
+            "aB&amp;c&lt;d&gt;e&#x27;f&quot;g9Zz",
+            "aB&amp;c&lt;d&gt;e'f\"g9Zz",
+            "aB&amp;c&lt;d&gt;e&#39;f&quot;g9Zz",
+            "aB&amp;c&lt;d&gt;e&apos;f&quot;g9Zz",
+        ];
+        for spelled in spelled {
+            let mut text = format!("{{{spelled}}}");
+            secrets.redact(&mut text);
+            assert_eq!(text, "{[redacted]}", "{spelled}");
+        }
     }
 
     #[test]

@@ -31,12 +31,21 @@ fn table(rows: &[CostRow], state: &RunState) -> String {
     let name = |row: &CostRow| printable::line(&row.name).into_owned();
     let widest = rows.iter().map(|row| name(row).len()).max().unwrap_or(0).max(5);
     let mut text = format!(
-        "{:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
-        "NAME", "IN", "CACHED", "WRITTEN", "OUT", "COST", "INCL. IN", "INCL. OUT", "INCL. COST"
+        "{}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
+        printable::padded("NAME", widest),
+        "IN",
+        "CACHED",
+        "WRITTEN",
+        "OUT",
+        "COST",
+        "INCL. IN",
+        "INCL. OUT",
+        "INCL. COST"
     );
     let mut line = |name: &str, own: &Spending, inclusive: &Spending| {
         text.push_str(&format!(
-            "{name:widest$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
+            "{}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
+            printable::padded(name, widest),
             short(own.usage.input),
             short(own.usage.cache_read),
             short(own.usage.cache_write),

@@ -14,6 +14,7 @@ use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
 use crate::id::Name;
+use crate::printable;
 use crate::report::fold::{self, Group};
 
 /// The most dependencies that a line of several tasks names.
@@ -113,7 +114,8 @@ fn ascii(nodes: &[Node], paint: Paint) -> String {
         };
         let work = if same.is_some() { who(node) } else { String::new() };
         let state = state.unwrap_or_default();
-        let line = format!("{label:names$}  {work:works$}  {state}{many}{before}");
+        let (label, work) = (printable::padded(&label, names), printable::padded(&work, works));
+        let line = format!("{label}  {work}  {state}{many}{before}");
         text.push_str(line.trim_end());
         text.push('\n');
     }

@@ -18,6 +18,7 @@ use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::journal::torn::{self, Cut, CutError};
 use crate::journal::{snapshot, walk, witness};
+use crate::printable;
 use crate::report;
 use crate::run::outlook::{self, Prospect, Verdict};
 use crate::run::{Options, Run, values};
@@ -147,7 +148,8 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
         false => {
             let why = cut(&p.why, WIDEST);
-            format!("{:widest$}  {:7}  {why}\n", p.task.as_str(), p.verdict.as_str())
+            let task = printable::padded(p.task.as_str(), widest);
+            format!("{task}  {:7}  {why}\n", p.verdict.as_str())
         }
     };
     let lines: String = prospects.iter().map(line).collect();

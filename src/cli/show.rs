@@ -158,7 +158,8 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
         for row in rows.iter().skip(1) {
             let waits = row.waiting_for.as_deref().unwrap_or_default();
-            let line = format!("{:widest$}  {:9}  {waits}", name(row), row.state);
+            let line =
+                format!("{}  {:9}  {waits}", printable::padded(&name(row), widest), row.state);
             text.push_str(&folded(printable::line(line.trim_end()).as_ref(), Stream::Out));
             text.push('\n');
         }

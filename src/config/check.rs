@@ -18,6 +18,9 @@ use super::tree::{self, Places, Written};
 use super::{duration, foreign, names};
 use crate::redaction::key_shapes;
 
+/// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).
+const LONGEST_NAME: usize = 200;
+
 /// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
 pub(super) struct Check<'a> {
@@ -150,6 +153,12 @@ impl<'a> Check<'a> {
     }
 
     fn name(&mut self, name: &str, value: &Value, form: &'static Form) {
+        if name.len() > LONGEST_NAME {
+            let message = format!("a name of {} bytes is too long", name.len());
+            let help = format!("use at most {LONGEST_NAME}");
+            self.problems.error("bad_name", &self.places.of(value).key, message, help);
+            return;
+        }
         let regex = self.forms.entry(form.pattern).or_insert_with(|| {
             Regex::new(form.pattern).expect("the patterns are constant and valid")
         });

@@ -439,6 +439,14 @@ fn what_earlier_versions_took_is_forgiven_in_what_a_run_recorded() {
 }
 
 #[test]
+fn a_name_has_a_bound() {
+    let longest = "n".repeat(200);
+    let task = |name: &str| format!("[tasks.{name}]\nrun = 'x'\n");
+    let want = "14:8 bad_name a name of 201 bytes is too long | use at most 200";
+    table(&[(&task(&longest), &[]), (&task(&format!("{longest}n")), &[want])]);
+}
+
+#[test]
 fn names_that_lead_nowhere() {
     table(&[
         (

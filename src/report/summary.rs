@@ -88,6 +88,7 @@ fn tasks(state: &RunState, evidence: &Evidence) -> String {
     let (mut text, mut shown) = (String::new(), 0);
     for Group { label, members } in &groups {
         let (name, task) = tasks[members[0]];
+        let label = printable::padded(label, widest);
         let word = task.state.as_str();
         if members.len() > 1 {
             let same = fold::same(members.iter().map(|at| tasks[*at].1.state));
@@ -95,12 +96,12 @@ fn tasks(state: &RunState, evidence: &Evidence) -> String {
             let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
             let note = failure.and_then(|_| note(task)).unwrap_or_default();
             let many = format!("{} tasks", fold::count(members.len()));
-            push_line(&mut text, &format!("{label:widest$}  {word:9}  {many:>8}  {note}"));
+            push_line(&mut text, &format!("{label}  {word:9}  {many:>8}  {note}"));
             continue;
         }
         let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
         let (took, note) = (took.unwrap_or_default(), note(task).unwrap_or_default());
-        push_line(&mut text, &format!("{label:widest$}  {word:9}  {took:>8}  {note}"));
+        push_line(&mut text, &format!("{label}  {word:9}  {took:>8}  {note}"));
         let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
         if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
             push_line(&mut text, &lines);

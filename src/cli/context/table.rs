@@ -87,7 +87,8 @@ impl Table {
     }
 
     fn costs(&mut self, name: &str, cost: &str, of_sub_agents: &str) {
-        let _ = write!(self.text, "{name:name_width$}  {cost:>9}", name_width = self.name_width);
+        let name = printable::padded(name, self.name_width);
+        let _ = write!(self.text, "{name}  {cost:>9}");
         if self.has_sub_agents {
             let _ = write!(self.text, "  {of_sub_agents:>10}");
         }

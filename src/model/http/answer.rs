@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::bounds::{self, WORDS_CHARS};
 use super::classify::{Refusal, retry_after, should_retry};
 use super::{allowance, now_ms};
+use crate::admission::LONGEST_PAUSE;
 use crate::model::{ErrorClass, ModelError};
 
 /// The most bytes that are read of an error's body. Error objects are far smaller, and a proxy's
@@ -69,7 +70,9 @@ pub(super) fn with_waits(error: ModelError, headers: &HeaderMap) -> ModelError {
     let told = allowance::allowance(headers, now_ms());
     let used_up = [told.requests, told.tokens].into_iter().flatten().filter(|rest| rest.left == 0);
     let is_limit = error.status == Some(429);
-    let reset = used_up.map(|rest| rest.resets_in).max().filter(|_| is_limit);
+    // These limits are of a minute to a day: what is further away is not believed, as with `Retry-After`.
+    let is_near = |wait: &Duration| is_limit && *wait <= LONGEST_PAUSE;
+    let reset = used_up.map(|rest| rest.resets_in).filter(is_near).max();
     let left = [told.requests, told.tokens].into_iter().flatten().map(|rest| rest.left).min();
     let error = ModelError { limit_left: left, ..error };
     let (in_headers, in_body) = (retry_after(headers, now_ms()), error.retry_after);
@@ -198,6 +201,27 @@ mod tests {
             headers.insert(name, value.parse().expect("a value"));
         }
         judge(status, &headers, body.as_bytes(), &Asked::new("POST", &url, "/v1/messages"))
+    }
+
+    #[test]
+    fn the_reset_of_a_limit_is_believed_for_a_day() {
+        let wait = |seconds: i64| {
+            let at = jiff::Timestamp::from_millisecond(now_ms() + seconds * 1_000).expect("a time");
+            let pairs = [
+                ("anthropic-ratelimit-requests-remaining", "0".to_owned()),
+                ("anthropic-ratelimit-requests-reset", at.to_string()),
+            ];
+            let pairs = pairs.map(|(name, value)| {
+                let name = reqwest::header::HeaderName::from_static(name);
+                (name, value.parse().expect("a value"))
+            });
+            let error = ModelError::new(ErrorClass::RateLimited, "slow");
+            let error = ModelError { status: Some(429), ..error };
+            with_waits(error, &pairs.into_iter().collect()).retry_after
+        };
+        assert!(wait(3_600).is_some_and(|wait| wait.as_secs() > 3_000));
+        assert_eq!(wait(2 * 86_400), None);
+        assert_eq!(wait(72 * 365 * 86_400), None);
     }
 
     #[test]

@@ -76,12 +76,17 @@ fn table(head: &[&str], rows: &[Vec<Inline>], text: &mut String) {
         .enumerate()
         .map(|(at, name)| {
             let cells = rows.iter().filter_map(|row| row.get(at));
-            cells.map(|cell| cell.chars().count()).chain([name.len(), 3]).max().unwrap_or(3)
+            cells
+                .map(|cell| cell.chars().count())
+                .chain([name.len(), 3])
+                .max()
+                .unwrap_or(3)
+                .min(printable::WIDEST)
         })
         .collect();
     let mut line = |cells: &mut dyn Iterator<Item = &str>| {
         for (cell, width) in cells.zip(&widths) {
-            text.push_str(&format!("| {cell:width$} "));
+            text.push_str(&format!("| {} ", printable::padded(cell, *width)));
         }
         text.push_str("|\n");
     };
