@@ -24,8 +24,8 @@ use crate::report;
 /// The most runs that are resumed at the same time: each may have many agents and commands.
 const AT_ONCE: usize = 4;
 
-/// Those of the runs, which are given the newest first, that were stopped before their end, the oldest first, and the exit code of those
-/// that cannot be read.
+/// Returns those of the runs that were stopped before their end, and the exit code of those that cannot
+/// be resumed as they are. The newest is given first, and returned last.
 pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exit) {
     let (mut found, mut exit) = (Vec::new(), Exit::Done);
     for dir in runs.into_iter().rev() {

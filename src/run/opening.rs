@@ -76,11 +76,7 @@ impl StoppedRun {
         let Some(base) = base else { return Self::whole(owned, cut, progress) };
         let Snapshot { at: from, tracker, files, .. } = base;
         match Self::fold(&owned, from, tracker, cut, &mut progress) {
-            Ok((tracker, after)) => {
-                let created = walk::created(tracker.state())?;
-                witness::refuse_copy(owned.dir(), created.run)?;
-                Ok(Self::new(owned, tracker, after, Some((from, files))))
-            }
+            Ok((tracker, after)) => Self::new(owned, tracker, after, Some((from, files))),
             // The snapshot or the journal may be at fault: only a fold of the whole journal tells
             // which.
             Err(_) => Self::whole(owned, cut, progress),
@@ -95,9 +91,7 @@ impl StoppedRun {
             // Snapshots may hold records that were cut.
             snapshot::forget(owned.dir());
         }
-        let created = walk::created(tracker.state())?;
-        witness::refuse_copy(owned.dir(), created.run)?;
-        Ok(Self::new(owned, tracker, after, None))
+        Self::new(owned, tracker, after, None)
     }
 
     fn new(
@@ -105,9 +99,11 @@ impl StoppedRun {
         tracker: Tracker,
         after: CutBack,
         base: Option<(Position, Files)>,
-    ) -> Self {
+    ) -> Result<Self, CutError> {
+        let created = walk::created(tracker.state())?;
+        witness::refuse_copy(owned.dir(), created.run)?;
         let CutBack { at, kept, loss } = after;
-        Self { owned, at, tracker, base, kept, loss, reopening: Reopening::default() }
+        Ok(Self { owned, at, tracker, base, kept, loss, reopening: Reopening::default() })
     }
 
     fn fold(

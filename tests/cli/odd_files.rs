@@ -218,3 +218,44 @@ fn runs_that_cannot_be_listed_are_not_said_to_be_none() {
         assert!(done.code == 74 && done.err.contains("cannot be listed: "), "{told}");
     }
 }
+
+#[test]
+fn a_copy_of_a_run_is_not_gone_on_with() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = run.with_file_name("01900000-0000-7000-8000-000000000001");
+    copy(&run, &aside);
+    let id = aside.file_name().and_then(|name| name.to_str()).expect("an id");
+    let rows = desk.call(&["ps", "-a", "--json"]);
+    assert!(rows.code == 74 && rows.out.contains("\"copy\""), "{}{}", rows.out, rows.err);
+    for call in [&["resume", id][..], &["resume", id, "--explain"], &["resume", "--all"]] {
+        let done = desk.call(call);
+        assert!(done.code == 74 && done.err.contains("is a copy"), "{call:?}: {}", done.err);
+    }
+    // The last one has resumed the run itself.
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}
+
+/// Of a batch that was acknowledged nothing is lost by a crash: the end of its journal is not torn.
+#[test]
+fn a_journal_that_was_cut_amid_an_acknowledged_batch_is_refused() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let journal = run.join("journal.jsonl");
+    let whole = fs::read(&journal).expect("a journal");
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let before: usize = lines[..lines.len() / 2].iter().map(|line| line.len()).sum();
+    fs::write(&journal, &whole[..before + 7]).expect("written");
+    let _ = fs::remove_dir_all(run.join("snapshots"));
+    for call in [&["resume", "desk"][..], &["resume", "desk", "--explain"], &["resume", "--all"]] {
+        let done = desk.call(call);
+        assert!(done.code == 74 && done.err.contains("was acknowledged"), "{call:?}: {}", done.err);
+    }
+    let rows = desk.call(&["ps", "--json"]);
+    assert!(rows.code == 74 && rows.out.contains("\"lost\""), "{}{}", rows.out, rows.err);
+    fs::write(&journal, &whole).expect("written");
+    // Whole again, it goes on; the command that was killed fails its task, since nobody knows what it did.
+    let done = desk.call(&["resume", "desk"]);
+    assert!(done.code == 1 && !done.err.contains("was acknowledged"), "{}", done.err);
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}

@@ -514,3 +514,25 @@ fn no_command_makes_the_next_wall_weaker() {
         let _ = Command::new("chmod").args(["-R", "u+rwX", "."]).current_dir(world.ws()).status();
     }
 }
+
+/// Without namespaces the System V objects and the priorities of other programs are the system's own.
+#[test]
+fn without_namespaces_the_objects_and_priorities_of_others_stay_theirs() {
+    let shared = Shared::new();
+    let who = Who::WithoutNamespaces;
+    if cfg!(not(target_arch = "x86_64")) || who.is_missing(&shared).is_some() {
+        return skipped("no other user, or another machine than x86-64");
+    }
+    // shmget, msgget, semget, setpriority of the user, ioprio_set of the user: each is refused with EPERM.
+    let calls = "(29, 0, 4096, 0o1600), (68, 0, 0o1600), (64, 0, 1, 0o1600), (141, 2, 0, 19), (251, 3, 0, 0)";
+    let line = format!(
+        "python3 -c \"import ctypes; l = ctypes.CDLL(None, use_errno=True); \
+         print([(l.syscall(*c), ctypes.get_errno()) for c in [{calls}]])\""
+    );
+    let world = World::new(&tasks(&[&line]));
+    let mut command = who.command(&shared, &world.desk, &["run", "--trust"]);
+    let done = Done::of(command.env("HOME", world.home()).current_dir(world.ws()));
+    assert!(done.err.contains(WITHOUT), "{}", done.err);
+    let refused = format!("[{}]", ["(-1, 1)"; 5].join(", "));
+    assert!(done.out.contains(&refused), "{}{}", done.out, done.err);
+}

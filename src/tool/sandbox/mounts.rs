@@ -93,30 +93,28 @@ fn own_terminals() -> io::Result<Vec<PathBuf>> {
 /// Makes every mount read-only that holds nothing which the command may write: Landlock does not
 /// keep it from changing modes, times and attributes.
 fn freeze(policy: &Policy, hidden: &[PathBuf], given: &[PathBuf]) -> Result<(), Failure> {
-    let places = policy.write.iter().chain(&policy.temporary).map(Place::path);
-    let writable: Vec<&Path> = places.chain(hidden.iter().map(PathBuf::as_path)).collect();
-    let innermost = |around: &mut dyn Iterator<Item = &Path>, point: &Path| {
-        let around = around.filter(|path| point.starts_with(path));
-        around.map(|path| path.as_os_str().len()).max()
+    let written = policy.write.iter().chain(&policy.temporary).map(Place::path);
+    let written = written.chain(hidden.iter().map(PathBuf::as_path)).map(|path| (path, true));
+    let places: Vec<(&Path, bool)> =
+        written.chain(given.iter().map(|path| (path.as_path(), false))).collect();
+    // The innermost place decides: what is only read can lie in a folder that is written. Outside of all
+    // of them there is no answer.
+    let is_written = |point: &Path| {
+        let around = places.iter().filter(|(path, _)| point.starts_with(path));
+        around.max_by_key(|(path, _)| path.as_os_str().len()).map(|(_, written)| *written)
     };
-    // What was only given to be read lies in a folder that may be written.
-    let is_given = |point: &Path| {
-        let of_given = innermost(&mut given.iter().map(PathBuf::as_path), point);
-        of_given.is_some() && of_given > innermost(&mut writable.iter().copied(), point)
-    };
-    let is_written = |point: &Path| writable.iter().any(|path| point.starts_with(path));
     let mounts = fs::read("/proc/self/mountinfo")?;
     let lines = mounts.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped);
     let frozen: BTreeSet<PathBuf> =
-        points.filter(|point| is_given(point) || !is_written(point)).collect();
+        points.filter(|point| is_written(point) != Some(true)).collect();
     for point in frozen {
         // A mount below another one cannot be reached, and some of the system refuse: they are of
-        // root. The mount of the user's files must not.
+        // root. The mount of the user's files must not, nor what the command was given.
         let opened = Place::from(point.as_path()).open();
         let is_reached = opened.is_ok();
         let made = opened.map_err(Failure::from).and_then(|handle| set_read_only(&handle));
-        if point == Path::new("/") || (is_given(&point) && is_reached) {
+        if point == Path::new("/") || (is_written(&point).is_some() && is_reached) {
             made?;
         }
     }
