@@ -19,7 +19,8 @@
 //! - `questions`: what waits for people, and which answer counts;
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
-//! - `agenda`, `slots`, `locks`, `asking`, `timers`, `open`: the data for these decisions.
+//! - `shares`: how many children each task may have;
+//! - `agenda`, `slots`, `locks`, `turns`, `asking`, `timers`, `open`: the data for these decisions.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its
 //! dependants, the end of an agent to its parent and children. Only an event that stops the whole
@@ -44,6 +45,7 @@ mod quotas;
 pub(crate) mod reopening;
 mod restart;
 pub(crate) mod scope;
+mod shares;
 mod slots;
 mod stopping;
 mod tasks;
@@ -52,6 +54,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod turns;
 mod unasked;
 mod validity;
 
@@ -398,8 +401,12 @@ impl RunMachine {
                     self.decide_task(place);
                 }
             }
-            self.fill_slots();
-            // An attempt that got its slot back is decided with it.
+            // Only once all that could start has its place in line.
+            self.grant_locks();
+            if !self.agenda.is_due() {
+                self.fill_slots();
+            }
+            // Whoever has its locks wants a slot, and an attempt that got its slot back is decided with it.
             if !self.agenda.is_due() {
                 break;
             }
@@ -412,7 +419,7 @@ impl RunMachine {
         while let Some(next) = self.next_for_slot() {
             match next {
                 Next::Return(agent) => self.slot_granted(agent),
-                Next::Child(_, child) => self.start_child(child),
+                Next::Child(child) => self.start_child(child),
                 Next::Task(place) => self.start_task(place),
             }
         }

@@ -385,8 +385,10 @@ impl RunState {
             self.open_tasks -= 1;
             task.ended_seq = record.seq;
         }
-        if let Event::TaskStarted(_) = event {
-            task.began_seq = record.seq;
+        match event {
+            Event::TaskStarted(_) => task.began_seq = record.seq,
+            Event::TaskReady(_) | Event::TaskRetrying(_) => task.ready_seq = record.seq,
+            _ => {}
         }
         match event {
             Event::TaskFailed(failed) if name.of_instance().is_none() => {
@@ -464,6 +466,9 @@ impl RunState {
         }
         if let Some(task) = self.tasks.get_mut(&task) {
             task.open_agents += 1;
+            if is_child {
+                task.child_seq = record.seq;
+            }
         }
         self.open_agents += 1;
         let status = AgentStatus::new(task, definition, spawned, record.ts_ms);

@@ -20,6 +20,8 @@ pub(super) struct Agenda {
     /// For each task, the number of its dependants that have not ended. The task of an instance
     /// counts as its dependant.
     waiting: Vec<usize>,
+    /// For each task, the number of tasks on the longest path that waits for it.
+    paths: Vec<u32>,
     touched: VecDeque<usize>,
     is_touched: Vec<bool>,
     /// Number of touches so far: a measure of the work that events have caused.
@@ -38,6 +40,7 @@ impl Agenda {
     /// Adds tasks of the plan, and touches those that have not ended.
     pub(super) fn extend(&mut self, plan: &Plan, state: &RunState, added: Range<usize>) {
         self.resize(added.end);
+        self.measure(plan, state, added.clone());
         let standing = |place: usize| state.standing(&plan.tasks()[place].name);
         for place in added {
             let is_open = standing(place) == Standing::Open;
@@ -51,9 +54,49 @@ impl Agenda {
         }
     }
 
+    /// Measures the paths behind the tasks that were added, and anew behind the open ones before them,
+    /// which are touched if theirs has become longer.
+    fn measure(&mut self, plan: &Plan, state: &RunState, added: Range<usize>) {
+        let is_open = |place: &usize| state.standing(&plan.tasks()[*place].name) == Standing::Open;
+        // For each of them, the number of its dependants that were not measured yet.
+        let mut found: Vec<usize> = added.clone().filter(is_open).collect();
+        let mut left: HashMap<usize, usize> = found.iter().map(|place| (*place, 0)).collect();
+        while let Some(place) = found.pop() {
+            for before in plan.dependencies(place).iter().filter(|before| is_open(before)) {
+                let is_new = !left.contains_key(before);
+                *left.entry(*before).or_default() += 1;
+                found.extend(Some(*before).filter(|_| is_new));
+            }
+        }
+        let mut last: Vec<usize> =
+            added.clone().filter(|place| left.get(place) == Some(&0)).collect();
+        while let Some(place) = last.pop() {
+            let path = self.paths[place].saturating_add(1);
+            for before in plan.dependencies(place) {
+                let Some(left) = left.get_mut(before) else { continue };
+                if self.paths[*before] < path {
+                    self.paths[*before] = path;
+                    if *before < added.start {
+                        self.touch(*before);
+                    }
+                }
+                *left -= 1;
+                if *left == 0 {
+                    last.push(*before);
+                }
+            }
+        }
+    }
+
+    /// Returns the number of tasks on the longest path that waits for a task.
+    pub(super) fn path(&self, place: usize) -> u32 {
+        self.paths[place]
+    }
+
     fn resize(&mut self, count: usize) {
         self.tallies.resize(count, Tally::default());
         self.waiting.resize(count, 0);
+        self.paths.resize(count, 0);
         self.is_touched.resize(count, false);
     }
 

@@ -10,7 +10,7 @@ use super::timers::Timer;
 use super::{Action, ChildResult, Delegation, Refused, RunMachine};
 use crate::event::{Draft, SharedRecord};
 use crate::failure::{Failure, FailureKind};
-use crate::id::{AgentId, CallKey};
+use crate::id::{AgentId, CallKey, Name};
 use crate::policy::{RestartPolicy, RestartWindow};
 use crate::run_state::Reading;
 use crate::turn::{AgentRestarted, AgentSpawned, Outcome, Program};
@@ -43,25 +43,33 @@ impl RunMachine {
             // call's result, so a resumed run could not make the call again.
             return;
         };
-        if let Some(reason) = self.refusal(&delegation) {
+        if let Some(reason) = self.refusal(place, &delegation) {
             return self.answer(&delegation.parent, &delegation.call, Err(Refused(reason)));
         }
         let agent = self.next_child(&delegation);
         self.open.coming.insert(delegation.call.clone(), agent.clone());
-        self.open.slots.want_child(place, Child { agent, delegation });
+        self.open.shares.count(self.whole(place), 1);
+        let owner = self.owner(place, Rank::Child);
+        self.open.slots.want_child(owner, place, Child { agent, delegation });
     }
 
     /// Returns the reason why the limits allow no further child, in words for the model; `None` if
     /// they do.
-    fn refusal(&self, delegation: &Delegation) -> Option<String> {
+    fn refusal(&self, place: usize, delegation: &Delegation) -> Option<String> {
         let limits = &self.settings.limits;
         if delegation.depth > limits.max_depth {
             return Some(format!("the delegation depth of {} is reached", limits.max_depth));
         }
-        let descendants = self.state.descendants() + self.open.coming.len() + self.open.counted;
-        (descendants >= limits.max_descendants).then(|| {
-            let most = limits.max_descendants;
-            format!("the run's limit of {most} children is reached; do the work yourself")
+        if self.children_left_for(place) > 0 {
+            return None;
+        }
+        let most = limits.max_descendants;
+        Some(match self.children_left() {
+            0 => format!("the run's limit of {most} children is reached; do the work yourself"),
+            left => format!(
+                "this task has used its share of the run's {most} children, and the {left} that are \
+                 left are kept for other tasks; do the work yourself"
+            ),
         })
     }
 
@@ -129,11 +137,10 @@ impl RunMachine {
     pub(super) fn start_child(&mut self, child: Child) {
         let Child { agent: id, delegation } = child;
         let Delegation { parent, task, depth, call, agent, prompt } = delegation;
-        if self.is_over(&parent) {
-            self.open.coming.remove(&call);
-            return;
-        }
-        self.open.slots.take(id.clone(), Rank::Child);
+        let place = self.settings.plan.place(&task).filter(|_| !self.is_over(&parent));
+        let Some(place) = place else { return self.forget_coming(&task, &call) };
+        let owner = self.owner(place, Rank::Child);
+        self.open.slots.begin(id.clone(), Rank::Child, owner, place);
         self.begins_soon_below(&parent);
         let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
         let lineage = self.line_of(&parent).iter().filter_map(definition).collect();
@@ -395,13 +402,20 @@ impl RunMachine {
         let Some(status) = self.state.agents().get(parent) else { return };
         let (place, children) = (self.settings.plan.place(&status.task), status.children.clone());
         let is_theirs = |child: &Child| child.delegation.parent == *parent;
-        for child in
-            place.map(|place| self.open.slots.forget_children(place, is_theirs)).unwrap_or_default()
-        {
-            self.open.coming.remove(&child.delegation.call);
+        let forgotten = place.map(|place| self.open.slots.forget_children(place, is_theirs));
+        for child in forgotten.unwrap_or_default() {
+            self.forget_coming(&child.delegation.task, &child.delegation.call);
         }
         for child in children {
             self.end_agent(&child, Outcome::Cancelled { reason: reason.to_owned() });
+        }
+    }
+
+    /// Forgets a child that a call asked for and that will not begin.
+    fn forget_coming(&mut self, task: &Name, call: &CallKey) {
+        self.open.coming.remove(call);
+        if let Some(place) = self.settings.plan.place(task) {
+            self.open.shares.take_back(self.whole(place));
         }
     }
 

@@ -30,11 +30,13 @@ impl RunMachine {
         if let Err(reason) = self.may_grow_by(&tasks, &text) {
             return self.answer_proposal(agent, call, Err(Refused(reason)));
         }
-        if let Some(reason) = unasked.then(|| self.too_many(&tasks)).flatten() {
+        if let Some(reason) = unasked.then(|| self.too_many(&agent, &tasks)).flatten() {
             return self.answer_proposal(agent, call, Err(Refused(reason)));
         }
         let planned = tasks.iter().map(PlannedTask::from).collect();
-        self.open.growing.insert(call.clone(), Growing { tasks, agents, unasked });
+        self.open
+            .growing
+            .insert(call.clone(), Growing { by: agent.clone(), tasks, agents, unasked });
         let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned, unasked };
         self.record(vec![Draft::run(extended)]);
     }
@@ -83,6 +85,7 @@ impl RunMachine {
         }
         let added = self.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
         self.agenda.extend(&self.settings.plan, &self.state, added.clone());
+        self.share_children(added.start);
         for place in added {
             self.spare_added(place);
         }

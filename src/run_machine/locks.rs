@@ -1,20 +1,23 @@
 //! The locks of tasks: named resources that one task at a time may use, and the limits of fan-outs on
 //! how many of their instances are at work.
 //!
-//! Pure. A task takes all its locks at once when an attempt begins, so tasks never wait for each
-//! other in a circle. A task that finds a lock taken waits in the line of that lock and holds
-//! nothing meanwhile.
+//! Pure. A task gets its locks one after the other, in one order for all tasks, and keeps those that it
+//! has while it waits for the next, and then for a slot. So tasks never wait for each other in a circle.
+//! The line before each lock is a queue in which owners take turns ([`Turns`]), as that for slots: a
+//! fan-out whose instances need a lock does not keep it from others, and a task that needs several is
+//! overtaken by no other task of its owner.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 
 use super::RunMachine;
+use super::slots::Rank;
+use super::turns::{Owner, Precedence, Turns};
 use crate::id::Name;
 
-/// A lock that a task needs, with the number of tasks that may hold it at the same time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A lock that a task needs, with the number of tasks that may hold it at the same time. Tasks get
+/// their locks in the order of this type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Lock {
-    /// A resource of the configuration: one task at a time.
-    Named(Name),
     /// The limit of the fan-out at this place in the plan.
     FanOut {
         /// The place.
@@ -22,6 +25,8 @@ pub(super) enum Lock {
         /// The most instances at work.
         most: usize,
     },
+    /// A resource of the configuration: one task at a time.
+    Named(Name),
 }
 
 impl Lock {
@@ -36,82 +41,123 @@ impl Lock {
 /// The state of one lock.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    held: usize,
-    /// The tasks that found it taken, by place in the plan. One that waits no longer stays in the
-    /// line and is skipped.
-    waiting: VecDeque<usize>,
+    /// Number of tasks that have it.
+    taken: usize,
+    waiting: Turns<(), Precedence>,
+}
+
+/// The claim of a task on its locks.
+#[derive(Clone, Debug)]
+struct Claim {
+    owner: Owner,
+    precedence: Precedence,
+    /// Its locks, in their order.
+    locks: Vec<Lock>,
+    /// Number of them that it has: the first ones. It stands in the line before the next.
+    has: usize,
 }
 
 /// The locks of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Locks {
     lines: HashMap<Lock, Line>,
-    holders: HashSet<usize>,
-    /// The lock in whose line each waiting task stands.
-    waits_for: HashMap<usize, Lock>,
+    /// The claims of the tasks that wait for their locks or have them, by place in the plan.
+    claims: HashMap<usize, Claim>,
+    /// The locks that may have something to give.
+    due: BTreeSet<Lock>,
 }
 
 impl Locks {
-    /// Returns true if a task can have all of these locks now. Otherwise the task waits in the line
-    /// of the first that is taken, and the tasks that are to be decided instead of it are added to
-    /// `woken`.
-    pub(super) fn are_free(&mut self, task: usize, locks: &[Lock], woken: &mut Vec<usize>) -> bool {
-        let is_taken =
-            |lock: &&Lock| self.lines.get(lock).is_some_and(|line| line.held >= lock.capacity());
-        let Some(taken) = locks.iter().find(is_taken).cloned() else { return true };
-        if self.waits_for.get(&task) != Some(&taken) {
-            self.lines.entry(taken.clone()).or_default().waiting.push_back(task);
-            self.waits_for.insert(task, taken);
-            // It may have been woken for another of its locks, which is free for the next in line.
-            self.wake(locks, woken);
+    /// Claims these locks for a task, unless it has claimed them before. Returns true if it has all of
+    /// them.
+    fn claim(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) -> bool {
+        if locks.is_empty() {
+            return true;
         }
+        let task = precedence.task;
+        if let Some(claim) = self.claims.get(&task) {
+            if claim.has == claim.locks.len() || claim.precedence == precedence {
+                return claim.has == claim.locks.len();
+            }
+            self.leave_line(task);
+        }
+        let has = self.claims.get(&task).map_or(0, |claim| claim.has);
+        self.claims.insert(task, Claim { owner, precedence, locks, has });
+        self.join_line(task);
         false
     }
 
-    /// Gives a task its locks, which must be free.
-    pub(super) fn take(&mut self, task: usize, locks: &[Lock]) {
-        self.waits_for.remove(&task);
-        if !locks.is_empty() && self.holders.insert(task) {
-            for lock in locks {
-                self.lines.entry(lock.clone()).or_default().held += 1;
-            }
+    fn join_line(&mut self, task: usize) {
+        let Some(claim) = self.claims.get(&task) else { return };
+        let Some(lock) = claim.locks.get(claim.has) else { return };
+        let line = self.lines.entry(lock.clone()).or_default();
+        line.waiting.insert((), claim.owner, claim.precedence);
+        self.due.insert(lock.clone());
+    }
+
+    fn leave_line(&mut self, task: usize) {
+        let Some(claim) = self.claims.get(&task) else { return };
+        let Some(lock) = claim.locks.get(claim.has) else { return };
+        if let Some(line) = self.lines.get_mut(lock) {
+            line.waiting.remove((), claim.owner, claim.precedence);
         }
     }
 
-    /// Takes the locks of a task away, if it holds or wants them. The tasks that may have them now
-    /// are added to `woken`.
-    pub(super) fn release(&mut self, task: usize, locks: &[Lock], woken: &mut Vec<usize>) {
-        self.waits_for.remove(&task);
-        if self.holders.remove(&task) {
-            for lock in locks {
-                if let Some(line) = self.lines.get_mut(lock) {
-                    line.held -= 1;
-                }
-            }
-        }
-        self.wake(locks, woken);
-    }
-
-    /// Takes from the line of each lock as many tasks as the lock has room for.
-    fn wake(&mut self, locks: &[Lock], woken: &mut Vec<usize>) {
-        for lock in locks {
-            let Some(line) = self.lines.get_mut(lock) else { continue };
-            let mut free = lock.capacity().saturating_sub(line.held);
-            while free > 0
-                && let Some(next) = line.waiting.pop_front()
+    /// Gives the locks that are free to those who are next, and returns the tasks that have all of
+    /// theirs because of that.
+    fn grant(&mut self) -> Vec<usize> {
+        let mut complete = Vec::new();
+        // Whoever gets a lock waits for a later one next, so no lock is due twice.
+        while let Some(lock) = self.due.pop_first() {
+            while let Some(line) = self.lines.get_mut(&lock)
+                && line.taken < lock.capacity()
+                && let Some(((), owner, next)) = line.waiting.next(|()| true)
             {
-                if self.waits_for.get(&next) == Some(lock) {
-                    self.waits_for.remove(&next);
-                    woken.push(next);
-                    free -= 1;
+                line.waiting.remove((), owner, next);
+                line.waiting.had(owner);
+                line.taken += 1;
+                let Some(claim) = self.claims.get_mut(&next.task) else { continue };
+                claim.has += 1;
+                match claim.has == claim.locks.len() {
+                    true => complete.push(next.task),
+                    false => self.join_line(next.task),
                 }
+            }
+        }
+        complete
+    }
+
+    /// Gives a task that is at work already its locks.
+    fn hold(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) {
+        for lock in &locks {
+            self.lines.entry(lock.clone()).or_default().taken += 1;
+        }
+        let has = locks.len();
+        self.claims.insert(precedence.task, Claim { owner, precedence, locks, has });
+    }
+
+    /// Notes that an owner had its turn with these locks before.
+    fn had(&mut self, owner: Owner, locks: Vec<Lock>) {
+        for lock in locks {
+            self.lines.entry(lock).or_default().waiting.had(owner);
+        }
+    }
+
+    /// Ends the claim of a task, if it has one.
+    fn release(&mut self, task: usize) {
+        self.leave_line(task);
+        let Some(claim) = self.claims.remove(&task) else { return };
+        for lock in claim.locks.into_iter().take(claim.has) {
+            if let Some(line) = self.lines.get_mut(&lock) {
+                line.taken -= 1;
+                self.due.insert(lock);
             }
         }
     }
 }
 
 impl RunMachine {
-    /// Returns the locks that the task at `place` needs while an attempt is at work.
+    /// Returns the locks that the task at `place` needs while an attempt is at work, in their order.
     fn locks_of(&self, place: usize) -> Vec<Lock> {
         let named = self.spec(place).locks.iter().cloned().map(Lock::Named);
         let member = self.settings.plan.member(place);
@@ -119,28 +165,52 @@ impl RunMachine {
             let most = self.spec(member.of).fan_out.as_ref()?.max_concurrency?;
             Some(Lock::FanOut { place: member.of, most })
         });
-        named.chain(limit).collect()
+        let mut locks: Vec<_> = named.chain(limit).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        locks
     }
 
-    /// Returns true if a task can have all its locks now; otherwise it waits for one of them.
-    pub(super) fn locks_are_free(&mut self, place: usize) -> bool {
-        let (locks, mut woken) = (self.locks_of(place), Vec::new());
-        let is_free = self.open.locks.are_free(place, &locks, &mut woken);
-        woken.into_iter().for_each(|task| self.agenda.touch(task));
-        is_free
+    /// Returns the precedence of a task among those of its owner.
+    pub(super) fn precedence(&self, place: usize) -> Precedence {
+        let since = self.status(place).map_or(0, |status| status.ready_seq);
+        let needs_several = self.spec(place).locks.len() > 1;
+        Precedence::new(place, self.agenda.path(place), since, needs_several)
     }
 
-    /// Gives a task its locks for an attempt.
-    pub(super) fn take_locks(&mut self, place: usize) {
+    /// Claims the locks of a task that could start. Returns true if it has all of them.
+    pub(super) fn claim_locks(&mut self, place: usize) -> bool {
+        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
         let locks = self.locks_of(place);
-        self.open.locks.take(place, &locks);
+        self.open.locks.claim(owner, precedence, locks)
     }
 
-    /// Releases the locks of a task whose attempt has ended, or that will not start.
+    /// Gives the locks that are free to those who are next. The tasks that have all of theirs want a
+    /// slot now.
+    pub(super) fn grant_locks(&mut self) {
+        for task in self.open.locks.grant() {
+            self.agenda.touch(task);
+        }
+    }
+
+    /// Gives the task of an attempt that is at work its locks.
+    pub(super) fn hold_locks(&mut self, place: usize) {
+        let locks = self.locks_of(place);
+        if !locks.is_empty() {
+            let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
+            self.open.locks.hold(owner, precedence, locks);
+        }
+    }
+
+    /// Notes that a task had its locks before this process.
+    pub(super) fn had_locks(&mut self, place: usize) {
+        let (owner, locks) = (self.owner(place, Rank::Main), self.locks_of(place));
+        self.open.locks.had(owner, locks);
+    }
+
+    /// Releases the locks of a task whose attempt has ended, or that will not start now.
     pub(super) fn release_locks(&mut self, place: usize) {
-        let (locks, mut woken) = (self.locks_of(place), Vec::new());
-        self.open.locks.release(place, &locks, &mut woken);
-        woken.into_iter().for_each(|task| self.agenda.touch(task));
+        self.open.locks.release(place);
     }
 }
 
@@ -152,34 +222,51 @@ mod tests {
         Lock::Named(Name::new(text).expect("a name"))
     }
 
-    /// Lets tasks with these locks compete until none is left, and returns how many were at work at
-    /// most for each lock.
+    /// A task that came when its number says, of an owner for each ten of them.
+    fn claim(locks: &mut Locks, task: usize, needs: &[&Lock]) {
+        let precedence = Precedence::new(task, 0, task as u64, needs.len() > 1);
+        let needs = needs.iter().map(|lock| (*lock).clone()).collect();
+        locks.claim(Owner::Task(task / 10), precedence, needs);
+    }
+
+    /// Lets tasks with these locks compete until none is left: each claims, works, or gives up, in an
+    /// order that the seed decides. Returns how many were at work at most for each lock.
     fn compete(needs: &[Vec<Lock>], seed: u64) -> HashMap<Lock, usize> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (mut locks, mut most) = (Locks::default(), HashMap::new());
         let mut open: Vec<usize> = (0..needs.len()).collect();
-        let (mut at_work, mut done) = (Vec::new(), 0);
+        let (mut at_work, mut waiting): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut done = 0;
         while done < needs.len() {
-            let mut woken = Vec::new();
             if !open.is_empty() && (at_work.is_empty() || rng.bool()) {
                 let task = open.swap_remove(rng.usize(..open.len()));
-                if locks.are_free(task, &needs[task], &mut woken) {
-                    locks.take(task, &needs[task]);
-                    at_work.push(task);
+                claim(&mut locks, task, &needs[task].iter().collect::<Vec<_>>());
+                match needs[task].is_empty() {
+                    true => at_work.push(task),
+                    false => waiting.push(task),
                 }
             } else {
                 assert!(!at_work.is_empty(), "everybody waits: {locks:?}");
-                let task = at_work.swap_remove(rng.usize(..at_work.len()));
-                locks.release(task, &needs[task], &mut woken);
+                let lot = if rng.u32(..5) == 0 && !waiting.is_empty() {
+                    &mut waiting
+                } else {
+                    &mut at_work
+                };
+                let task = lot.swap_remove(rng.usize(..lot.len()));
+                locks.release(task);
                 done += 1;
             }
-            open.extend(woken);
+            let complete = locks.grant();
+            waiting.retain(|task| !complete.contains(task));
+            at_work.extend(complete);
             for lock in needs.iter().flatten() {
                 let held = at_work.iter().filter(|task| needs[**task].contains(lock)).count();
                 let most = most.entry(lock.clone()).or_default();
                 *most = held.max(*most);
             }
         }
+        assert!(locks.claims.is_empty() && locks.lines.values().all(|line| line.taken == 0));
+        assert!(locks.lines.values().all(|line| line.waiting.is_empty()));
         most
     }
 
@@ -187,13 +274,66 @@ mod tests {
     fn every_task_gets_its_locks_and_none_is_held_too_often() {
         for seed in 0..500 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            let all = [named("a"), named("b"), Lock::FanOut { place: 1, most: 3 }];
-            let needs: Vec<Vec<Lock>> = (0..rng.usize(1..20))
+            let all = [Lock::FanOut { place: 1, most: 3 }, named("a"), named("b")];
+            let needs: Vec<Vec<Lock>> = (0..rng.usize(1..40))
                 .map(|_| all.iter().filter(|_| rng.bool()).cloned().collect())
                 .collect();
             for (lock, most) in compete(&needs, seed) {
                 assert!(most <= lock.capacity(), "{lock:?} {seed}");
             }
         }
+    }
+
+    #[test]
+    fn a_task_with_two_locks_starts_after_at_most_one_holder_of_each() {
+        let (x, y) = (named("x"), named("y"));
+        let mut locks = Locks::default();
+        claim(&mut locks, 1, &[&x]);
+        claim(&mut locks, 2, &[&y]);
+        assert_eq!(locks.grant(), [1, 2]);
+        // Those that came before it and wait already are overtaken, and none overtakes it.
+        claim(&mut locks, 3, &[&x]);
+        claim(&mut locks, 4, &[&y]);
+        claim(&mut locks, 5, &[&x, &y]);
+        claim(&mut locks, 6, &[&x]);
+        locks.release(1);
+        assert_eq!(locks.grant(), Vec::<usize>::new());
+        locks.release(2);
+        assert_eq!(locks.grant(), [5]);
+        locks.release(5);
+        assert_eq!(locks.grant(), [3, 4]);
+        locks.release(3);
+        assert_eq!(locks.grant(), [6]);
+    }
+
+    #[test]
+    fn owners_take_turns_at_a_lock() {
+        let (x, mut locks) = (named("x"), Locks::default());
+        (0..8).for_each(|task| claim(&mut locks, task, &[&x]));
+        assert_eq!(locks.grant(), [0]);
+        // Another owner comes late, and has the next turn.
+        claim(&mut locks, 10, &[&x]);
+        claim(&mut locks, 11, &[&x]);
+        let mut order = vec![0];
+        for _ in 0..5 {
+            locks.release(order[order.len() - 1]);
+            order.extend(locks.grant());
+        }
+        assert_eq!(order, [0, 10, 1, 11, 2, 3]);
+    }
+
+    #[test]
+    fn a_task_whose_precedence_changes_stands_in_line_once() {
+        let (x, mut locks) = (named("x"), Locks::default());
+        (0..3).for_each(|task| claim(&mut locks, task, &[&x]));
+        assert_eq!(locks.grant(), [0]);
+        let longer = Precedence::new(2, 7, 2, false);
+        locks.claim(Owner::Task(0), longer, vec![x]);
+        locks.release(0);
+        assert_eq!(locks.grant(), [2]);
+        locks.release(2);
+        assert_eq!(locks.grant(), [1]);
+        locks.release(1);
+        assert!(locks.grant().is_empty());
     }
 }

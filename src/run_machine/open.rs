@@ -12,6 +12,7 @@ use super::action::Delegation;
 use super::asking::Asking;
 use super::fan_out::Items;
 use super::locks::Locks;
+use super::shares::Shares;
 use super::slots::Slots;
 use super::timers::Timers;
 use crate::event::PauseCause;
@@ -116,6 +117,8 @@ impl Stop {
 /// A proposal that is on its way to the journal.
 #[derive(Clone, Debug)]
 pub(super) struct Growing {
+    /// The agent that proposed it.
+    pub(super) by: AgentId,
     pub(super) tasks: Vec<TaskSpec>,
     /// The agent definitions that are theirs alone.
     pub(super) agents: Vec<Arc<AgentSpec>>,
@@ -170,6 +173,8 @@ pub(super) struct Open {
     pub(super) counted: usize,
     /// The locks of tasks, and the limits of fan-outs on their instances.
     pub(super) locks: Locks,
+    /// The shares of the tasks in the children of the run.
+    pub(super) shares: Shares,
     /// The tasks that may start although a failure keeps the others from it; absent before a
     /// failure does.
     pub(super) spared: Option<HashSet<usize>>,
@@ -228,6 +233,7 @@ impl Open {
             growing: HashMap::new(),
             counted: 0,
             locks: Locks::default(),
+            shares: Shares::new(limits.max_descendants),
             spared: None,
             is_cleanup_stopped: false,
             stopped: None,

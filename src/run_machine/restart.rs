@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::agents::PARENT_ENDED;
 use super::open::Stage;
+use super::slots::Rank;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
 use super::{CancelTarget, RunMachine, scope};
@@ -40,6 +41,9 @@ impl RunMachine {
         (0..written).for_each(|place| self.take_up(place));
         self.expand_as_before();
         (written..self.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
+        self.share_children(0);
+        self.count_earlier_children();
+        self.count_earlier_turns();
         if self.stopping_failure().is_some() {
             self.spare();
             (0..written).for_each(|place| self.spare_added_before(place));
@@ -74,9 +78,30 @@ impl RunMachine {
                 let at = self.now.since + Duration::from_millis(pause);
                 self.open.timers.set(at, Timer::Retry(place));
             }
-            (TaskState::Running, _) if status.agent.is_some() => self.take_locks(place),
+            (TaskState::Running, _) if status.agent.is_some() => self.hold_locks(place),
             (state, _) if state.is_end() => self.note_value(place),
             _ => {}
+        }
+    }
+
+    /// Counts the turns that were had before this process, in their order: the next ones are had by those
+    /// who would have had them then.
+    fn count_earlier_turns(&mut self) {
+        let mut turns = Vec::new();
+        for place in 0..self.settings.plan.tasks().len() {
+            let Some(status) = self.status(place) else { continue };
+            let began = status.agent.as_ref().map(|_| status.began_seq);
+            let began = began.filter(|seq| *seq > 0).map(|seq| (seq, place, Rank::Main));
+            let child = Some(status.child_seq).filter(|seq| *seq > 0);
+            turns.extend(began.into_iter().chain(child.map(|seq| (seq, place, Rank::Child))));
+        }
+        turns.sort_unstable();
+        for (_, place, rank) in turns {
+            let owner = self.owner(place, rank);
+            self.open.slots.had(rank, owner, place);
+            if rank == Rank::Main {
+                self.had_locks(place);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use super::RunMachine;
 use super::scope::{self, Scope};
 use super::slots::Rank;
 use super::timers::Timer;
+use super::turns::Owner;
 use crate::event::{Draft, Event};
 use crate::failure::Failure;
 use crate::id::AgentId;
@@ -81,9 +82,12 @@ impl RunMachine {
             Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
             Unstarted::Starts if self.is_approval(place) => self.decide_approval(place),
             Unstarted::Starts if self.is_graph(place) => self.complete_graph(place),
-            Unstarted::Starts if self.locks_are_free(place) => self.open.slots.want_task(place),
+            Unstarted::Starts if self.claim_locks(place) => self.want_slot(place),
             Unstarted::Starts => self.open.slots.forget_task(place),
-            Unstarted::Waits => self.open.slots.forget_task(place),
+            Unstarted::Waits => {
+                self.open.slots.forget_task(place);
+                self.release_locks(place);
+            }
             Unstarted::Becomes(event) => {
                 self.open.slots.forget_task(place);
                 match *event {
@@ -91,6 +95,21 @@ impl RunMachine {
                     event => self.end_unstarted(place, event),
                 }
             }
+        }
+    }
+
+    /// Asks for a slot for a task that could start and has its locks.
+    fn want_slot(&mut self, place: usize) {
+        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
+        self.open.slots.want_task(owner, precedence);
+    }
+
+    /// Returns the owner of the task at `place`, or of the children of its agents.
+    pub(super) fn owner(&self, place: usize, rank: Rank) -> Owner {
+        match (self.settings.plan.member(place), rank) {
+            (Some(member), _) => Owner::Task(member.of),
+            (None, Rank::Main) => Owner::Graph,
+            (None, Rank::Child) => Owner::Task(place),
         }
     }
 
@@ -190,9 +209,7 @@ impl RunMachine {
 
     /// Begins an attempt of a task that has got a slot.
     pub(super) fn start_task(&mut self, place: usize) {
-        if !self.locks_are_free(place) {
-            return;
-        }
+        let owner = self.owner(place, Rank::Main);
         match self.beginning(place) {
             Beginning::Fails(failure) => {
                 let attempt = self.status(place).map_or(0, |status| status.attempt);
@@ -205,8 +222,7 @@ impl RunMachine {
                 }
             }
             Beginning::GoesOn(agent, started) => {
-                self.open.slots.take(agent, Rank::Main);
-                self.take_locks(place);
+                self.open.slots.begin(agent, Rank::Main, owner, place);
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
@@ -227,8 +243,8 @@ impl RunMachine {
         let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
         let task = self.name(place).clone();
         let agent = AgentId::main(&task, attempt);
-        self.open.slots.take(agent.clone(), Rank::Main);
-        self.take_locks(place);
+        let owner = self.owner(place, Rank::Main);
+        self.open.slots.begin(agent.clone(), Rank::Main, owner, place);
         self.open.proposed.insert(place);
         self.count_from_now(place);
         let started = self.started(place, attempt, &agent, key);
@@ -305,6 +321,7 @@ impl RunMachine {
             self.open.judged.remove(&place);
         }
         if state.is_end() {
+            self.open.shares.ended(place);
             self.open.waiting_for_resume.remove(&place);
             self.open.timers.cancel(&Timer::Retry(place));
             self.note_value(place);

@@ -11,30 +11,28 @@ use crate::id::AgentId;
 use crate::spec::TaskSpec;
 
 impl RunMachine {
-    /// Returns the number of children that the run may still have, with those on their way to the
-    /// journal.
-    fn children_left(&self) -> usize {
-        let used = self.state.descendants() + self.open.coming.len() + self.open.counted;
-        self.settings.limits.max_descendants.saturating_sub(used)
-    }
-
     /// Returns the reason why these tasks, about which no person was asked, are too many.
-    pub(super) fn too_many(&self, tasks: &[TaskSpec]) -> Option<String> {
-        let coming = self.open.growing.values().filter(|growing| growing.unasked);
+    pub(super) fn too_many(&self, by: &AgentId, tasks: &[TaskSpec]) -> Option<String> {
+        // What others proposed uses their shares.
+        let sharer = self.sharer(by);
+        let coming = self.open.growing.values();
+        let coming = coming.filter(|growing| growing.unasked && self.sharer(&growing.by) == sharer);
         let coming: usize = coming.map(|growing| growing.tasks.len()).sum();
-        let plans = self.state.proposed_plans().iter().filter(|plan| plan.unasked);
+        let plans = self.state.proposed_plans().iter();
+        let plans = plans.filter(|plan| plan.unasked && self.sharer(&plan.by) == sharer);
         let is_ahead = |name| {
             let status = self.state.task(name);
             status.is_some_and(|status| status.attempt == 0 && !status.state.is_end())
         };
         let ahead = plans.flat_map(|plan| &plan.tasks).filter(|task| is_ahead(&task.name)).count();
-        let left = self.children_left().saturating_sub(coming + ahead);
+        let left = sharer.map_or(0, |sharer| self.children_left_for(sharer));
+        let left = left.saturating_sub(coming + ahead);
         (tasks.len() > left).then(|| {
             let (most, count) = (self.settings.limits.max_descendants, tasks.len());
             format!(
-                "tasks that no person was asked about count as children; the run may have {most} \
-                 children, {left} more than it has and will have, and these are {count} tasks; do the \
-                 work yourself"
+                "tasks that no person was asked about count as children: of the {most} that the run may \
+                 have, {left} are left for this task with all that it proposed, and these are {count} \
+                 tasks; do the work yourself"
             )
         })
     }
@@ -42,7 +40,7 @@ impl RunMachine {
     /// Returns the failure of a task about which no person was asked if these many more agents would be
     /// too many.
     pub(super) fn bound(&self, place: usize, more: usize) -> Option<Failure> {
-        let left = self.children_left();
+        let left = self.children_left_for(place);
         if more <= left || !self.state.is_unasked(self.name(place)) {
             return None;
         }
@@ -60,7 +58,10 @@ impl RunMachine {
 
     /// Counts an agent of a task, or a further round of it, until its record is durable.
     pub(super) fn count_from_now(&mut self, place: usize) {
-        self.open.counted += usize::from(self.state.is_unasked(self.name(place)));
+        if self.state.is_unasked(self.name(place)) {
+            self.open.counted += 1;
+            self.open.shares.count(self.whole(place), 1);
+        }
     }
 
     /// Notes that an agent is counted by its record.

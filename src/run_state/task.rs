@@ -83,6 +83,12 @@ pub struct TaskStatus {
     /// Number of the record that added it to the plan; 0 if the run was created with it.
     #[serde(default)]
     pub added_seq: u64,
+    /// Number of the record since which it could start, or since which its next attempt is due.
+    #[serde(default)]
+    pub ready_seq: u64,
+    /// Number of the record with which the latest child of its agents began.
+    #[serde(default)]
+    pub child_seq: u64,
     /// Number of the record with which its latest attempt, or its fan-out, began.
     #[serde(default)]
     pub began_seq: u64,
@@ -160,6 +166,8 @@ impl TaskStatus {
             kept: self.kept.clone().filter(|_| !anew),
             anew,
             added_seq: self.added_seq,
+            child_seq: self.child_seq,
+            began_seq: self.began_seq,
             ..Self::default()
         }
     }

@@ -156,7 +156,7 @@ fn what_nobody_was_asked_about_costs_no_more_than_delegations() {
     for (plan, most, why) in [
         (&*long, 2, "limits.max_descendants` is 5 and leaves 5, and the task wants 1000 instances"),
         (again, 2 + 5, "the task wants another agent"),
-        (&many, 2, "the run may have 5 children, 5 more than it has"),
+        (&many, 2, "of the 5 that the run may have, 5 are left for this task"),
     ] {
         let desk = allowing(plan);
         let text = desk.read("agents.toml");

@@ -21,7 +21,12 @@ use crate::turn::{AgentEnded, Outcome};
 /// Plays a run in which each agent takes the time that `takes` gives it and records take none, and
 /// returns the time of its end.
 fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
-    let limits = Limits { max_concurrency: 10_000, ..Limits::default() };
+    makespan_in(10_000, tasks, takes)
+}
+
+/// Does the same with so many slots.
+fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
+    let limits = Limits { max_concurrency: slots, ..Limits::default() };
     let settings = Settings {
         run: RunId::from(uuid::Uuid::nil()),
         workflow: "test".to_owned(),
@@ -151,4 +156,87 @@ fn a_slow_branch_of_a_diamond_does_not_delay_what_follows_the_fast_one() {
     ];
     let takes = |id: &str| if id == "slow" { 1000 } else { 10 };
     assert_eq!(makespan(tasks.clone(), &takes), critical_path(&tasks, &takes));
+}
+
+#[test]
+fn a_chain_beside_a_long_fan_out_takes_its_turns() {
+    let fan_out = FanOut {
+        list: "range(600)".to_owned(),
+        item: "item".to_owned(),
+        key: None,
+        max_concurrency: None,
+        min_success: 1.0,
+    };
+    for (limit, begins_first) in [(None, true), (None, false), (Some(8), true)] {
+        let fan_out = FanOut { max_concurrency: limit, ..fan_out.clone() };
+        let mut tasks = vec![TaskSpec { fan_out: Some(fan_out), ..task("each", &[]) }];
+        for number in 0..20_u32 {
+            let before = number.checked_sub(1).map(|before| format!("c{before}"));
+            let before: Vec<&str> = before.iter().map(String::as_str).collect();
+            tasks.push(task(&format!("c{number}"), &before));
+        }
+        if !begins_first {
+            tasks.rotate_left(1);
+        }
+        // The chain takes nearly as long as everything together in eight slots.
+        let takes = |id: &str| if id.starts_with('c') { 300 } else { 80 };
+        let bound = Duration::from_millis((600 * 80 + 20 * 300) / 8);
+        let took = makespan_in(8, tasks, &takes);
+        assert!(took <= bound * 102 / 100, "{took:?} of {bound:?}");
+    }
+}
+
+#[test]
+fn a_task_with_two_locks_is_not_overtaken_by_those_with_one() {
+    let locks =
+        |names: &[&str]| names.iter().map(|name| super::super::testing::name(name)).collect();
+    let mut tasks = vec![TaskSpec { locks: locks(&["x"]), ..task("first", &[]) }];
+    tasks.push(TaskSpec { locks: locks(&["x", "y"]), ..task("big", &[]) });
+    for number in 0..20 {
+        let lock = if number % 2 == 0 { "x" } else { "y" };
+        tasks.push(TaskSpec { locks: locks(&[lock]), ..task(&format!("s{number}"), &[]) });
+    }
+    tasks.push(task("after", &["big"]));
+    // `big` begins when `first` has ended, so what follows from it ends with the others.
+    let takes = |id: &str| if id == "after" { 1000 } else { 100 };
+    assert_eq!(makespan_in(4, tasks, &takes), Duration::from_millis(1200));
+}
+
+#[test]
+fn a_fan_out_that_needs_a_lock_leaves_it_to_others_in_turn() {
+    let lock: Vec<Name> = vec![super::super::testing::name("x")];
+    let fan_out = FanOut {
+        list: "range(50)".to_owned(),
+        item: "item".to_owned(),
+        key: None,
+        max_concurrency: None,
+        min_success: 1.0,
+    };
+    let mut tasks = vec![TaskSpec {
+        fan_out: Some(fan_out),
+        locks: lock.clone().into_iter().collect(),
+        ..task("each", &[])
+    }];
+    tasks.push(task("before", &[]));
+    tasks.push(TaskSpec { locks: lock.into_iter().collect(), ..task("one", &["before"]) });
+    tasks.push(task("after", &["one"]));
+    // `one` is ready amid an instance, has the lock after it, and ends with `after` before the others.
+    let takes = |id: &str| match id {
+        "before" => 150,
+        "after" => 4700,
+        _ => 100,
+    };
+    assert_eq!(makespan_in(4, tasks, &takes), Duration::from_millis(5100));
+}
+
+#[test]
+fn of_tasks_that_are_ready_that_one_begins_first_for_which_the_longest_path_waits() {
+    let mut tasks: Vec<_> = (0..8).map(|number| task(&format!("lone{number}"), &[])).collect();
+    for number in 0..5_u32 {
+        let before = number.checked_sub(1).map(|before| format!("c{before}"));
+        let before: Vec<&str> = before.iter().map(String::as_str).collect();
+        tasks.push(task(&format!("c{number}"), &before));
+    }
+    // Thirteen tasks in two slots: with the chain at its end they would take nine steps.
+    assert_eq!(makespan_in(2, tasks, &|_| 100), Duration::from_millis(700));
 }
