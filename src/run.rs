@@ -12,6 +12,7 @@ pub mod delta_feed;
 mod fork;
 pub mod fork_points;
 mod git_folders;
+mod included;
 mod judging;
 mod launch;
 pub mod no_effect;

@@ -178,6 +178,10 @@ impl Config {
         if self.plans == Verdict::Deny {
             return Err("`permissions.plan` denies plans".to_owned());
         }
+        let place = Arc::new(NamedSource::new(&label, text.clone()));
+        if let Ok(tree) = Places::default().parse(&place) {
+            self.judge_files(&tree)?;
+        }
         let sources = Sources {
             proposed: plans,
             // What a person trusted was read when the run began.
@@ -213,6 +217,25 @@ impl Config {
         let is_harmless = is_harmless(&own, &tasks, self.agents.get(by));
         let is_allowed = self.plans == Verdict::Allow && is_harmless;
         Ok(Added { tasks, agents, files: files.collect(), is_allowed })
+    }
+}
+
+impl Config {
+    /// Refuses a plan that names a file which the configuration did not name before, before anything of it
+    /// is read: the rules of its author may forbid the file, and what is wrong with it would tell of it.
+    fn judge_files(&self, plan: &Dict) -> Result<(), String> {
+        let tasks = plan.get("tasks").and_then(Value::as_dict);
+        for (name, task) in tasks.into_iter().flatten() {
+            let schema = task.as_dict().and_then(|task| task.get("output_schema"));
+            let Some(file) = schema.and_then(Value::as_str) else { continue };
+            if !self.files.contains_key(file) {
+                return Err(format!(
+                    "`tasks.{name}.output_schema` names a file that the configuration does not name: write \
+                     the schema out as a table"
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -309,4 +332,38 @@ fn given(text: &str, place: &Place, places: &mut Places) -> Value {
     places.given(&mut value, place, place, None);
     debug_assert!(tree::number(&value) > 0, "the value has a place");
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proposed_schema_reads_no_file_that_the_configuration_does_not_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let text = "version = 1\n[permissions]\nplan = 'allow'\n[providers.p]\nkind = 'scripted'\nscript = 's.toml'\n\
+            [models.m]\nprovider = 'p'\nmodel = 'x'\n[agents.a]\ninstructions = 'I'\nmodel = 'm'\n\
+            [tasks.t]\nagent = 'a'\nprompt = 'P'\noutput_schema = 'known.json'\n";
+        for (name, text) in [
+            ("agents.toml", text),
+            ("s.toml", "[[rules]]\nsay = 'done'\n"),
+            ("known.json", "{\"type\":\"object\"}"),
+            ("secret.json", "{\"type\":\"SECRET\"}"),
+        ] {
+            std::fs::write(dir.path().join(name), text).expect("written");
+        }
+        let sources = Sources::new(dir.path().join("agents.toml"));
+        let config = super::super::load(&sources).unwrap_or_else(|errors| panic!("{errors}"));
+        let by = Name::new("a").expect("a name");
+        let propose = |schema: &str| {
+            let text =
+                format!("[tasks.p]\nagent = \"a\"\nprompt = \"x\"\noutput_schema = {schema}\n");
+            config.extended(vec![ProposedPlan { label: "plan".to_owned(), text }], &by)
+        };
+        let refused = propose("\"secret.json\"").expect_err("refused");
+        assert!(refused.contains("write the schema out") && !refused.contains("SECRET"));
+        assert!(propose("\"gone.json\"").is_err_and(|gone| gone == refused));
+        assert!(propose("\"known.json\"").expect("known").is_allowed);
+        assert!(propose("{ type = \"object\" }").expect("a table").is_allowed);
+    }
 }

@@ -1,12 +1,14 @@
 //! Prepares the sandbox of a run's commands: its policy from the configuration, and the proof that
 //! it holds here.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
 use super::git_folders;
+use super::included;
 use super::wall::{self, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
@@ -230,7 +232,12 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     let root = |path: &str| config.root.join(path);
     // Some may come into being later.
     let mut found: Vec<PathBuf> = run_by_others::TRUSTED.into_iter().map(root).collect();
-    found.extend(find_protected(&config.root));
+    let walked = find_protected(&config.root);
+    if let Some(left_out) = walked.left_out {
+        tracing::warn!("{left_out}");
+    }
+    found.extend(walked.paths);
+    found.extend(included::folders(config));
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
     found.extend(trust::real_folder().filter(|store| store.starts_with(&config.root)));
@@ -251,5 +258,8 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     // What a link leads to is as good as what it is.
     let real = found.iter().filter_map(|path| path.canonicalize().ok());
     found.extend(real.filter(|path| path.starts_with(&config.root)).collect::<Vec<_>>());
+    // Each one takes time for each command.
+    let mut known = HashSet::new();
+    found.retain(|path| known.insert(path.clone()));
     found
 }

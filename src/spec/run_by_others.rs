@@ -5,12 +5,15 @@
 //! Rows are of two classes. No tool changes a *protected* path. A *reported* one is a part of honest
 //! work (a Makefile, a package.json), so it may be changed, and who changed it is told.
 
+mod reported;
+
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use self::reported::REPORTED;
 use crate::id::AgentId;
 use crate::output::Stored;
 
@@ -82,6 +85,8 @@ pub const PROTECTED: &[Named] = &[
     file(".mcp.json", AGENT),
     file("opencode.json", AGENT),
     file(".ripgreprc", "ripgrep"),
+    // `.hg/hgrc`: nothing else has this name.
+    file("hgrc", "hg"),
     folder(".github", CI),
     folder(".gitlab", CI),
     file(".gitlab-ci.yml", CI),
@@ -147,7 +152,7 @@ const PROTECTED_PATTERNS: [(&str, &str); 4] = [
 
 /// The parts of a folder of git that decide which programs git runs and where it looks. The other
 /// parts are written by every commit.
-const GIT_PARTS: [&str; 9] = [
+const GIT_PARTS: [&str; 11] = [
     "config",
     "config.worktree",
     "hooks",
@@ -157,115 +162,14 @@ const GIT_PARTS: [&str; 9] = [
     "gitdir",
     "worktrees",
     "config.lock",
+    "rebase-merge",
+    "rebase-apply",
 ];
 
 /// The parts of a folder of git that can be masked where they do not exist. `commondir` is not one:
 /// git takes an empty one for an error.
 pub const GIT_MASKED: &[Named] =
     &[folder("hooks", GIT), file("config.worktree", GIT), file("info/attributes", GIT)];
-
-/// The files that commands and agents may change, and whose changes are told: a `*` stands for any
-/// characters.
-const REPORTED: [(&str, &str); 98] = [
-    ("Makefile", "make"),
-    ("GNUmakefile", "make"),
-    ("*.mk", "make"),
-    ("justfile", "just"),
-    (".justfile", "just"),
-    ("Taskfile.y*ml", "task"),
-    ("Taskfile.dist.y*ml", "task"),
-    ("Rakefile", "rake"),
-    ("Gemfile", "bundler"),
-    ("*.gemspec", "bundler"),
-    ("Vagrantfile", "vagrant"),
-    ("Procfile*", "foreman"),
-    ("Brewfile", "brew"),
-    ("Tiltfile", "tilt"),
-    ("Earthfile", "earthly"),
-    ("Snakefile", "snakemake"),
-    ("SConstruct", "scons"),
-    ("SConscript", "scons"),
-    ("wscript", "waf"),
-    ("meson.build", "meson"),
-    ("CMakeLists.txt", "cmake"),
-    ("CMakePresets.json", "cmake"),
-    ("CMakeUserPresets.json", "cmake"),
-    ("*.cmake", "cmake"),
-    ("configure", "a build from source"),
-    ("configure.ac", "autoconf"),
-    ("Makefile.am", "automake"),
-    ("Makefile.in", "configure"),
-    ("build.rs", "cargo"),
-    ("Cargo.toml", "cargo"),
-    (".cargo", "cargo"),
-    ("rust-toolchain", "rustup"),
-    ("rust-toolchain.toml", "rustup"),
-    ("package.json", "npm"),
-    (".npmrc", "npm"),
-    (".pnpmfile.cjs", "pnpm"),
-    ("pnpm-workspace.yaml", "pnpm"),
-    (".yarnrc*", "yarn"),
-    (".yarn", "yarn"),
-    ("bunfig.toml", "bun"),
-    ("deno.json*", "deno"),
-    ("*.config.js", "a tool of JavaScript"),
-    ("*.config.cjs", "a tool of JavaScript"),
-    ("*.config.mjs", "a tool of JavaScript"),
-    ("*.config.ts", "a tool of JavaScript"),
-    (".eslintrc*", "eslint"),
-    (".prettierrc*", "prettier"),
-    ("Gruntfile.*", "grunt"),
-    ("gulpfile.*", "gulp"),
-    (".nvmrc", "nvm"),
-    (".tool-versions", "asdf or mise"),
-    (".env", "a program that reads .env"),
-    (".env.*", "a program that reads .env"),
-    ("setup.py", "pip"),
-    ("setup.cfg", "pip"),
-    ("pyproject.toml", "pip"),
-    ("requirements*.txt", "pip"),
-    ("conftest.py", "pytest"),
-    ("pytest.ini", "pytest"),
-    ("tox.ini", "tox"),
-    ("noxfile.py", "nox"),
-    ("tasks.py", "invoke"),
-    ("fabfile.py", "fabric"),
-    ("manage.py", "django"),
-    ("sitecustomize.py", "python"),
-    ("usercustomize.py", "python"),
-    ("*.pth", "python"),
-    ("build.gradle*", "gradle"),
-    ("settings.gradle*", "gradle"),
-    ("gradle.properties", "gradle"),
-    ("gradlew*", "gradle"),
-    ("gradle-wrapper.*", "gradle"),
-    ("pom.xml", "maven"),
-    ("mvnw*", "maven"),
-    (".mvn", "maven"),
-    ("build.sbt", "sbt"),
-    ("build.xml", "ant"),
-    ("mix.exs", "mix"),
-    ("rebar.config", "rebar3"),
-    ("go.mod", "go"),
-    ("composer.json", "composer"),
-    ("build.zig", "zig"),
-    ("Package.swift", "swift"),
-    ("*.csproj", "dotnet"),
-    ("Directory.Build.*", "dotnet"),
-    ("flake.nix", "nix"),
-    ("shell.nix", "nix"),
-    ("default.nix", "nix"),
-    ("BUILD.bazel", "bazel"),
-    ("WORKSPACE*", "bazel"),
-    (".bazelrc", "bazel"),
-    ("Dockerfile*", "docker"),
-    ("docker-compose*.y*ml", "docker"),
-    ("compose*.y*ml", "docker"),
-    ("CLAUDE*.md", AGENT),
-    ("AGENTS*.md", AGENT),
-    ("GEMINI.md", AGENT),
-    (".*rules", AGENT),
-];
 
 /// The files of git in a work tree that may be changed, and whose changes are told.
 const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];

@@ -20,8 +20,15 @@ use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
 /// The most entries of folders that a walk looks at.
 const ENTRIES: usize = 500_000;
 
-/// The most files that a walk finds.
+/// The most files that a walk finds that are only reported. What is protected has a bound of its own:
+/// files that a model made by the thousand must not take the place of what they would hide.
 const FOUND: usize = 20_000;
+
+/// The most protected paths that a walk finds.
+const PROTECTED: usize = 20_000;
+
+/// The most folders that were left out which a message names.
+const TOLD: usize = 5;
 
 /// The deepest folder that a walk looks into.
 const DEPTH: usize = 64;
@@ -40,8 +47,14 @@ pub struct Survey {
     /// Paths relative to the root, with the programs that run or trust them. A folder stands for all
     /// that is in it.
     pub found: BTreeMap<PathBuf, RunBy>,
-    /// True if nothing was left out because there was too much.
+    /// The folders, relative to the root, that were not looked into as a whole: they cannot be read, or
+    /// come after the bound. What they hold is unknown. Of folders of installed packages only those
+    /// that cannot be read.
+    pub unseen: BTreeSet<PathBuf>,
+    /// True if nothing was left out because there was too much, or because it cannot be read.
     pub complete: bool,
+    /// The numbers of paths that are protected and of those that are only reported.
+    counts: (usize, usize),
     /// What folders held at the walk before, and what they hold at this one.
     old: Listings,
     new: Listings,
@@ -51,17 +64,51 @@ pub struct Survey {
     settings: BTreeSet<(PathBuf, PathBuf)>,
 }
 
-/// Returns the protected paths that a workspace has at any depth, absolute, and those that settings of
-/// git in it name although they do not exist. In folders of installed packages only repositories count:
-/// nobody opens one with an editor, and packages must be removable.
+/// The paths of a workspace that no command changes.
+#[derive(Debug)]
+pub struct Protected {
+    /// They are absolute. A folder stands for all that is in it.
+    pub paths: Vec<PathBuf>,
+    /// What was left out, and what became of it, in words; `None` if the walk was whole.
+    pub left_out: Option<String>,
+}
+
+/// Finds the protected paths that a workspace has at any depth, and those that settings of git in it name
+/// although they do not exist. In folders of installed packages only repositories count: nobody opens one
+/// with an editor, and packages must be removable. A folder that was not looked into is protected as a
+/// whole: who makes it too large, or closes it, hides nothing in it.
 #[must_use]
-pub fn find_protected(root: &Path) -> Vec<PathBuf> {
-    let Survey { found, .. } = Survey::of(root);
+pub fn find_protected(root: &Path) -> Protected {
+    protected_in(root, Survey::of(root))
+}
+
+fn protected_in(root: &Path, survey: Survey) -> Protected {
+    let Survey { found, unseen, complete, .. } = survey;
     let is_heavy = |path: &Path| path.iter().any(|part| HEAVY.iter().any(|heavy| part == *heavy));
     let is_git = |path: &Path| path.iter().any(|part| part == GIT_FOLDER);
     let counts = |path: &Path| !is_heavy(path) || is_git(path);
-    let protected = found.into_iter().filter(|(path, by)| by.protected && counts(path));
-    protected.map(|(path, _)| root.join(path)).collect()
+    let left_out = (!complete).then(|| left_out(&unseen));
+    let found = found.into_iter().filter(|(path, by)| by.protected && counts(path));
+    let all = found.map(|(path, _)| path).chain(unseen);
+    Protected { paths: all.map(|path| root.join(path)).collect(), left_out }
+}
+
+/// Tells what a walk left out.
+fn left_out(unseen: &BTreeSet<PathBuf>) -> String {
+    let named: Vec<_> = unseen.iter().take(TOLD).map(|path| format!("{path:?}")).collect();
+    let more = match unseen.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let kept = match named.is_empty() {
+        true => String::new(),
+        false => format!("; commands may change nothing in {}{more}", named.join(", ")),
+    };
+    format!(
+        "not all of the workspace was looked at for files that other programs run: it holds more than \
+         {ENTRIES} entries, is over {DEPTH} folders deep, or has folders that cannot be read{kept}. \
+         Remove or open them, or name them in `[sandbox] writable_roots`"
+    )
 }
 
 /// A folder that a walk has still to look into.
@@ -76,21 +123,26 @@ impl Survey {
     /// Walks a workspace. What cannot be read is passed over.
     #[must_use]
     pub fn of(root: &Path) -> Self {
-        Self::again(root, &mut Listings::default())
+        Self::within(root, &mut Listings::default(), ENTRIES)
     }
 
     /// Walks a workspace again: reads only the folders that changed since the walk that left `known`,
     /// and leaves there what this one read.
     fn again(root: &Path, known: &mut Listings) -> Self {
+        Self::within(root, known, ENTRIES)
+    }
+
+    /// Does the same, and looks at no more than `most` entries.
+    fn within(root: &Path, known: &mut Listings, most: usize) -> Self {
         let old = std::mem::take(known);
-        let mut survey = Self { complete: true, old, left: ENTRIES, ..Self::default() };
+        let mut survey = Self { complete: true, old, left: most, ..Self::default() };
         let first = Folder { path: PathBuf::new(), depth: 0, heavy: false };
         let (mut near, mut last) = (VecDeque::from([first]), VecDeque::new());
         while let Some(folder) = near.pop_front().or_else(|| last.pop_front()) {
             for (inner, heavy) in survey.look_into(root, &folder) {
                 let inner = Folder { path: inner, depth: folder.depth + 1, heavy };
                 if inner.depth > DEPTH {
-                    survey.complete = false;
+                    survey.leave_out(&inner.path, heavy);
                 } else if heavy {
                     last.push_back(inner);
                 } else {
@@ -105,7 +157,7 @@ impl Survey {
     /// Notes what a folder holds. Returns the folders in it, each with whether it is a heavy one.
     fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<(PathBuf, bool)> {
         let (mut inner, mut marks) = (Vec::new(), 0);
-        for (name, kind) in self.entries(root, &folder.path) {
+        for (name, kind) in self.entries(root, &folder.path, folder.heavy) {
             let path = folder.path.join(&name);
             marks += usize::from(matches!(name.to_str(), Some("HEAD" | "objects" | "refs")));
             if name == GIT_FOLDER {
@@ -138,7 +190,9 @@ impl Survey {
 
     /// Notes the parts of a repository: of a folder, or of what a file names.
     fn git(&mut self, root: &Path, path: &Path, kind: FileType) {
-        if kind.is_dir() {
+        if kind.is_dir() && is_closed(&root.join(path)) {
+            self.leave_out(path, false);
+        } else if kind.is_dir() {
             git::folder(self, root, path, &parent(path));
         } else {
             self.note(path.to_owned(), git::BY);
@@ -147,31 +201,66 @@ impl Survey {
     }
 
     fn note(&mut self, path: PathBuf, by: RunBy) {
-        if self.found.len() >= FOUND {
+        if let Some(known) = self.found.get_mut(&path) {
+            known.protected |= by.protected;
+            return;
+        }
+        let (count, most) = match by.protected {
+            true => (&mut self.counts.0, PROTECTED),
+            false => (&mut self.counts.1, FOUND),
+        };
+        if *count >= most {
+            // What is only reported takes nothing from what is protected.
             self.complete = false;
             return;
         }
-        let known = self.found.entry(path).or_insert(by);
-        known.protected |= by.protected;
+        *count += 1;
+        self.found.insert(path, by);
+    }
+
+    /// Notes that a folder was not looked into as a whole. One of installed packages is not protected for
+    /// that: packages must be removable.
+    fn leave_out(&mut self, folder: &Path, heavy: bool) {
+        self.complete = false;
+        // The workspace itself cannot be protected: that there is more is told.
+        if !heavy && !folder.as_os_str().is_empty() {
+            self.unseen.insert(folder.to_owned());
+        }
     }
 
     /// Returns the folders and the names of interest in a folder, as far as the bound allows.
-    fn entries(&mut self, root: &Path, folder: &Path) -> Vec<(OsString, FileType)> {
+    fn entries(&mut self, root: &Path, folder: &Path, heavy: bool) -> Vec<(OsString, FileType)> {
         let listing = match self.old.take(root, folder, self.left, is_sought) {
             Ok(listing) => listing,
             Err(error) => {
                 let is_gone =
                     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-                self.complete &= is_gone;
+                if !is_gone {
+                    self.leave_out(folder, false);
+                }
                 return Vec::new();
             }
         };
-        self.complete &= !listing.is_cut && listing.count <= self.left;
+        if is_closed(&root.join(folder)) {
+            self.leave_out(folder, false);
+            return Vec::new();
+        }
+        if listing.is_cut || listing.count > self.left {
+            self.leave_out(folder, heavy);
+        }
         self.left = self.left.saturating_sub(listing.count);
         let entries = listing.entries.clone();
         self.new.keep(folder.to_owned(), listing);
         entries
     }
+}
+
+/// Returns true for a folder whose names can be read but not what is behind them, or neither: `chmod`
+/// takes a moment, and gives back what it hid.
+fn is_closed(folder: &Path) -> bool {
+    use rustix::fs::Access;
+    let opened = rustix::fs::access(folder, Access::READ_OK | Access::EXEC_OK);
+    opened == Err(rustix::io::Errno::ACCESS)
 }
 
 /// Returns true for a name that a walk looks for, beside folders.

@@ -29,6 +29,8 @@ fn protected_paths_are_found_at_any_depth() {
         (".husky/pre-commit", Some("a hook of git")),
         (".lintstagedrc.cjs", Some("a hook of git")),
         (".envrc", Some("direnv")),
+        ("a/.hg/hgrc", Some("hg")),
+        (".git/rebase-merge/git-rebase-todo", Some("git")),
         // A commit writes these.
         (".git/index", None),
         (".git/HEAD", None),
@@ -131,4 +133,22 @@ fn every_row_is_found_by_its_own_name_and_stands_once() {
         let name = pattern.replace('*', "x");
         assert!(run_by(Path::new(&name)).is_some(), "{name}");
     }
+}
+
+#[test]
+fn what_is_not_protected_but_run_is_told() {
+    for path in [
+        "docs/agents.toml",
+        "x/.junie/guidelines.md",
+        "lefthook.toml",
+        ".mise/config.toml",
+        ".config/nextest.toml",
+        "infra/main.tf",
+        "AGENT.md",
+        "a/.pdbrc",
+        ".build.yml",
+    ] {
+        assert!(run_by(Path::new(path)).is_some_and(|by| !by.protected), "{path}");
+    }
+    assert_eq!(run_by(Path::new("build/x")), None);
 }

@@ -14,8 +14,18 @@ use crate::spec::run_by_others::RunBy;
 pub(super) const BY: RunBy = RunBy { program: "git", protected: true };
 
 /// The parts of a folder of git that decide what git runs.
-const PARTS: [&str; 7] =
-    ["config", "config.worktree", "hooks", "info/attributes", "commondir", "gitdir", "worktrees"];
+const PARTS: [&str; 9] = [
+    "config",
+    "config.worktree",
+    "hooks",
+    "info/attributes",
+    "commondir",
+    "gitdir",
+    "worktrees",
+    // What an interrupted rebase goes on with: lines of it may be commands.
+    "rebase-merge",
+    "rebase-apply",
+];
 
 /// The most bytes of a file of settings that are read.
 const READ: u64 = 256 << 10;
@@ -34,7 +44,7 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
     one(survey, root, git, tree, STEPS);
     let mut open = vec![(git.join("modules"), 0)];
     while let Some((folder, depth)) = open.pop() {
-        let entries = survey.entries(root, &folder);
+        let entries = survey.entries(root, &folder, false);
         let is = |name: &str| entries.iter().any(|(entry, _)| entry == name);
         if is("config") || is("HEAD") || is("hooks") {
             one(survey, root, &folder, tree, STEPS);
@@ -46,7 +56,7 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
             if kind.is_dir() && (!bulk || root.join(&inner).join("HEAD").exists()) {
                 match depth < DEPTH {
                     true => open.push((inner, depth + 1)),
-                    false => survey.complete = false,
+                    false => survey.leave_out(&inner, false),
                 }
             }
         }
@@ -114,8 +124,7 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
         let key = key.trim().to_ascii_lowercase();
         match (section.as_str(), key.as_str()) {
             ("include" | "includeif", "path") => {
-                let Some(path) = inside(root, &super::parent(file), value.trim().trim_matches('"'))
-                else {
+                let Some(path) = inside(root, &super::parent(file), &plain(value)) else {
                     continue;
                 };
                 survey.note(path.clone(), BY);
@@ -124,7 +133,7 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
                 }
             }
             ("core", "hookspath" | "attributesfile") => {
-                let path = inside(root, tree, value.trim().trim_matches('"'));
+                let path = inside(root, tree, &plain(value));
                 path.into_iter().for_each(|path| survey.note(path, BY));
             }
             (
@@ -137,6 +146,25 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
             }
             _ => {}
         }
+    }
+}
+
+/// Returns a value as git reads it: without quotes wherever they stand, without a comment, and with a home
+/// in place of `~/`.
+fn plain(value: &str) -> String {
+    let (mut plain, mut is_quoted, mut chars) = (String::new(), false, value.trim().chars());
+    while let Some(char) = chars.next() {
+        match char {
+            '"' => is_quoted = !is_quoted,
+            '#' | ';' if !is_quoted => break,
+            '\\' => plain.extend(chars.next()),
+            char => plain.push(char),
+        }
+    }
+    let plain = plain.trim();
+    match (plain.strip_prefix("~/"), std::env::var("HOME")) {
+        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
+        _ => plain.to_owned(),
     }
 }
 

@@ -22,7 +22,7 @@ fn write(root: &Path, path: &str, text: &str) {
 
 fn protected(root: &Path) -> Vec<String> {
     let inner = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
-    find_protected(root).into_iter().map(inner).collect()
+    find_protected(root).paths.into_iter().map(inner).collect()
 }
 
 #[test]
@@ -165,6 +165,72 @@ fn a_folder_that_cannot_be_read_makes_a_walk_incomplete() {
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o311)).unwrap();
     // Root reads it all the same.
     assert_eq!(Survey::of(dir.path()).complete, fs::read_dir(&closed).is_ok());
+}
+
+#[test]
+fn decoys_lift_no_protection() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut survey = Survey { complete: true, ..Survey::default() };
+    for at in 0..FOUND + 10 {
+        let by = RunBy { program: "make", protected: false };
+        survey.note(PathBuf::from(format!("a/{at}.mk")), by);
+    }
+    survey.note("pkg/.envrc".into(), RunBy { program: "direnv", protected: true });
+    let Protected { paths, left_out } = protected_in(root, survey);
+    assert_eq!(paths, [root.join("pkg/.envrc")]);
+    assert!(left_out.is_some());
+    // More files than a walk looks at: what it did not look into is kept as a whole, and said.
+    for at in 0..30 {
+        write(root, &format!("a/{at}"), "");
+    }
+    write(root, "pkg/app/.envrc", "");
+    write(root, "target/x", "");
+    let survey = Survey::within(root, &mut Listings::default(), 20);
+    let Protected { paths, left_out } = protected_in(root, survey);
+    assert!(paths.contains(&root.join("a")), "{paths:?}");
+    assert!(["pkg", "pkg/app"].iter().any(|path| paths.contains(&root.join(path))), "{paths:?}");
+    assert!(!paths.contains(&root.join("target")), "{paths:?}");
+    assert!(left_out.is_some_and(|text| text.contains("\"a\"")));
+    assert!(find_protected(root).left_out.is_none());
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_protected_as_a_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    write(root, "pkg/app/.envrc", "");
+    write(root, "sub/.git/config", "");
+    for (path, mode) in [("pkg", 0o000), ("pkg", 0o300), ("pkg", 0o600), ("sub/.git", 0o000)] {
+        let closed = root.join(path);
+        fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+        let found = find_protected(root);
+        let is_closed = is_closed(&closed);
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+        // Root reads it all the same.
+        assert_eq!(found.paths.contains(&closed), is_closed, "{path} {mode:o}");
+        assert_eq!(found.left_out.is_some(), is_closed, "{path} {mode:o}");
+    }
+}
+
+#[test]
+fn values_of_git_are_read_as_git_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for file in ["comment", "quotes in/x", "more"] {
+        write(root, file, "");
+    }
+    write(root, ".git/rebase-merge/git-rebase-todo", "exec ./x\n");
+    write(
+        root,
+        ".git/config",
+        "[core]\n hooksPath = scripts/h # mine\n attributesFile = \"quotes in\"/x ; it\n[include]\n path = \
+         ../more # again\n",
+    );
+    let found = protected(root);
+    for path in ["scripts/h", "quotes in/x", "more", ".git/rebase-merge"] {
+        assert!(found.iter().any(|other| other == path), "{path}: {found:?}");
+    }
 }
 
 #[test]
