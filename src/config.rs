@@ -13,6 +13,7 @@ mod answers;
 mod approvals;
 mod check;
 mod compaction;
+mod compared;
 mod concern;
 mod diagnostic;
 mod duration;
@@ -59,6 +60,7 @@ use miette::NamedSource;
 use serde_json::{Map, Value};
 
 pub(crate) use self::agents::LOOSE_RULE;
+pub use self::compared::{Comparison, KeyChange, NotCompared, compared};
 pub(crate) use self::concern::is_secret;
 pub use self::diagnostic::{Concern, Diagnostic, Diagnostics, Severity};
 pub(crate) use self::excerpt::Excerpt;
@@ -68,7 +70,6 @@ pub(crate) use self::names::suggest;
 pub use self::prices::PriceSource;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub(crate) use self::recorded::as_toml;
-pub use self::recorded::{KeyChange, changed_files, changed_settings, changes};
 #[cfg(test)]
 pub(crate) use self::reference::diagnostic_codes;
 pub use self::reference::reference;
@@ -277,14 +278,6 @@ pub fn state_dir(sources: &Sources) -> PathBuf {
     let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
     let raw = Settings::read_keys(&merged, &places);
     layers::state_dir(&raw, &root(&sources.file), sources)
-}
-
-/// Reads a text file of bounded size, such as a configuration.
-///
-/// # Errors
-/// Returns the reason why it cannot be read, as a fragment.
-pub fn text_of(file: &Path) -> Result<String, String> {
-    files::text_of(file)
 }
 
 /// Returns the names in a table of the configuration file, such as `tasks`; none if the file cannot

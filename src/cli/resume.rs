@@ -10,7 +10,7 @@ use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
 use super::{complain, mistakes, refusal, resume_all, say, say_json};
-use crate::config::{self, Config, KeyChange, Missing, Sources};
+use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
@@ -98,8 +98,8 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
             let config = loaded.inspect_err(|_| {
                 advise_to_accept(project, &dir, stopped.created(), &sources);
             })?;
-            // Only now: the record may name any file, of which this would show the values.
-            note_changes(project, stopped.created(), &sources);
+            // Only now: the record may name any file.
+            note_changes(project, stopped.created(), &sources, Some(&config));
             config
         }
     };
@@ -132,7 +132,6 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         outlook::accepting(dir, &state, &before, &now)
             .map_err(|error| refused(project, Some(dir), &error))?
     } else {
-        note_changes(project, created, &sources);
         let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
         let retry = retry.map_err(|error| not_retried(&state, &error))?;
         // A run that has ended needs no configuration any more.
@@ -140,6 +139,8 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
         if state.completed().is_none() || retry.is_some() {
             (config, able) = able_to_resume(project, dir, created, &state, &sources);
         }
+        let trusted = config.as_ref().filter(|config| trust::is_trusted(config));
+        note_changes(project, created, &sources, trusted);
         outlook::as_recorded(dir, &state, config.as_ref(), retry.as_ref())
             .map_err(|error| refused(project, Some(dir), &error))?
     };
@@ -223,19 +224,10 @@ fn both(
 }
 
 /// Returns true if the configuration file, a file that it names, or an environment variable that
-/// sets a key differs from what was recorded.
+/// sets a key differs from what was recorded, or may differ because nobody trusts it yet.
 fn is_changed(project: &Project, created: &RunCreated, sources: &Sources) -> bool {
-    let now = config::text_of(&sources.file).unwrap_or_default();
-    now != created.config || !beside_the_file(project, created, sources).is_empty()
-}
-
-/// Returns the changes in files that the configuration names and in environment variables that set
-/// keys.
-fn beside_the_file(project: &Project, created: &RunCreated, sources: &Sources) -> Vec<KeyChange> {
-    let mut changes = config::changed_files(&created.files, &sources.file);
-    let environment = project.sources().environment;
-    changes.extend(config::changed_settings(&created.settings, &environment));
-    changes
+    let found = config::compared(created, sources, &project.sources().environment, None);
+    found.map_or(true, |found| found.has_unseen || !found.changes.is_empty())
 }
 
 /// Prints why tasks cannot be retried.
@@ -302,32 +294,42 @@ fn finished(
 }
 
 /// Prints the keys in which the file differs from the configuration with which the run resumes.
-fn note_changes(project: &Project, created: &RunCreated, sources: &Sources) {
+fn note_changes(
+    project: &Project,
+    created: &RunCreated,
+    sources: &Sources,
+    trusted: Option<&Config>,
+) {
     let file = sources.file.display();
-    let text = config::text_of(&sources.file).map_err(|error| format!("{file}: {error}"));
-    let changes = text.and_then(|text| {
-        config::changes(&created.config, &text, &sources.file)
-            .map_err(|found| mistakes::plain(&found))
-    });
-    let mut changes = match changes {
-        Ok(changes) => changes,
+    let environment = project.sources().environment;
+    let found = match config::compared(created, sources, &environment, trusted) {
+        Ok(found) => found,
         Err(error) => {
+            let error = match error {
+                NotCompared::Unreadable(error) => format!("{file}: {error}"),
+                NotCompared::NotToml(found) => mistakes::plain(&found),
+            };
             complain(&format!("note: {error}: the run resumes with the recorded configuration"));
             return;
         }
     };
-    changes.extend(beside_the_file(project, created, sources));
-    if changes.is_empty() {
+    if found.has_unseen {
+        complain(
+            "note: files outside of the directory were not compared with the record, because nobody \
+             trusts them here",
+        );
+    }
+    if found.changes.is_empty() {
         return;
     }
     complain(&format!(
         "note: {file} has changed since the run began; the run resumes with the recorded \
          configuration:"
     ));
-    for change in changes.iter().take(LISTED) {
+    for change in found.changes.iter().take(LISTED) {
         complain(&format!("  {change}"));
     }
-    if changes.len() > LISTED {
-        complain(&format!("  and {} more", changes.len() - LISTED));
+    if found.changes.len() > LISTED {
+        complain(&format!("  and {} more", found.changes.len() - LISTED));
     }
 }

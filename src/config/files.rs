@@ -72,6 +72,39 @@ fn found(path: &Path) -> Result<(fs::File, PathBuf), String> {
     Ok((file, real))
 }
 
+/// Returns the path without links of a regular file, which is not opened.
+pub(super) fn real(path: &Path) -> Result<PathBuf, String> {
+    found(path).map(|(_, real)| real)
+}
+
+/// How a file is beside a text.
+pub(super) enum Beside {
+    /// Its text is the same.
+    Same,
+    /// It is another one, of so many bytes; `None` if it cannot be read.
+    Other(Option<u64>),
+    /// It may not be touched.
+    Unseen,
+}
+
+/// Compares a file with a text. It is read only if it is as long. `touches` tells of a path, as it is
+/// written and then without links, whether it may be touched.
+pub(super) fn beside(path: &Path, text: &str, touches: impl Fn(&Path) -> bool) -> Beside {
+    if !touches(&concern::clean(path)) {
+        return Beside::Unseen;
+    }
+    let Ok((file, real)) = found(path) else { return Beside::Other(None) };
+    if !touches(&real) {
+        return Beside::Unseen;
+    }
+    let size = file.metadata().ok().map(|metadata| metadata.len());
+    let is_as_long = size == Some(text.len() as u64);
+    match is_as_long && text_in(&file, MOST_BYTES).is_ok_and(|now| now == text) {
+        true => Beside::Same,
+        false => Beside::Other(size),
+    }
+}
+
 /// Returns the path by which this process reaches an open file, whatever happens to its name.
 fn link_to(file: &fs::File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
@@ -304,6 +337,11 @@ impl Form {
         }
     }
 
+    /// Returns true if values of a file may be shown.
+    pub(super) fn shows(self, tree: &Dict) -> bool {
+        self == Self::Configuration || is_configuration(tree)
+    }
+
     /// Parses a text and reports why it cannot be parsed. Without a form, the reason is reported at
     /// `named`, which names the file, and without its lines.
     pub(super) fn parse(
@@ -315,13 +353,12 @@ impl Form {
     ) -> Option<Dict> {
         let parsed = places.parse(text);
         let why = match (self, parsed) {
-            (Self::Configuration, Ok(tree)) => return Some(tree),
+            (_, Ok(tree)) if self.shows(&tree) => return Some(tree),
             (Self::Configuration, Err(found)) => {
                 problems.add(*found);
                 return None;
             }
-            (Self::Anything, Ok(tree)) if is_configuration(&tree) => return Some(tree),
-            (Self::Anything, Ok(_)) => "it has tables that no configuration has".to_owned(),
+            (_, Ok(_)) => "it has tables that no configuration has".to_owned(),
             (Self::Anything, Err(found)) => format!("line {} is not valid TOML", found.line),
         };
         let named = match Arc::ptr_eq(&named.text, text) {

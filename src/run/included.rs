@@ -29,7 +29,7 @@ fn before_wildcards(text: &str, base: &Path) -> Vec<PathBuf> {
     let is_wild = |part: &&str| part.contains(['*', '?', '[', '{']);
     let folder = |pattern: &str| {
         let parts: Vec<&str> = pattern.split('/').collect();
-        let first = parts.iter().position(|part| is_wild(part))?;
+        let first = parts.iter().position(is_wild)?;
         let mut folder = base.to_owned();
         for part in &parts[..first] {
             match *part {

@@ -111,6 +111,32 @@ fn left_out(unseen: &BTreeSet<PathBuf>) -> String {
     )
 }
 
+/// The names in a folder by which git takes it for a repository.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    head: bool,
+    objects: bool,
+    refs: bool,
+    common: bool,
+}
+
+impl Marks {
+    fn see(&mut self, name: &OsStr) {
+        match name.to_str() {
+            Some("HEAD") => self.head = true,
+            Some("objects") => self.objects = true,
+            Some("refs") => self.refs = true,
+            Some("commondir") => self.common = true,
+            _ => {}
+        }
+    }
+
+    /// Objects and refs may lie where `commondir` says.
+    fn is_repository(self) -> bool {
+        self.head && (self.common || self.objects && self.refs)
+    }
+}
+
 /// A folder that a walk has still to look into.
 #[derive(Debug)]
 struct Folder {
@@ -156,10 +182,10 @@ impl Survey {
 
     /// Notes what a folder holds. Returns the folders in it, each with whether it is a heavy one.
     fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<(PathBuf, bool)> {
-        let (mut inner, mut marks) = (Vec::new(), 0);
+        let (mut inner, mut marks) = (Vec::new(), Marks::default());
         for (name, kind) in self.entries(root, &folder.path, folder.heavy) {
             let path = folder.path.join(&name);
-            marks += usize::from(matches!(name.to_str(), Some("HEAD" | "objects" | "refs")));
+            marks.see(&name);
             if name == GIT_FOLDER {
                 self.git(root, &path, kind);
                 continue;
@@ -176,14 +202,15 @@ impl Survey {
             }
         }
         // A folder that git takes for a repository, whatever its name.
-        if marks == 3 && !folder.path.as_os_str().is_empty() {
+        if marks.is_repository() && !folder.path.as_os_str().is_empty() {
             git::folder(self, root, &folder.path, &parent(&folder.path));
             // They may be decoys around another repository, and hold very much: they come last.
             for (path, heavy) in &mut inner {
                 *heavy |= path.ends_with("objects") || path.ends_with("refs");
             }
-        } else if marks > 0 && folder.path.as_os_str().is_empty() {
-            git::bare_root(self, root, marks);
+        } else if marks.is_repository() {
+            // `config` and `hooks` are common names: they are git's only beside all that makes one.
+            git::one(self, root, Path::new(""), Path::new(""), git::STEPS);
         }
         inner
     }
@@ -265,8 +292,8 @@ fn is_closed(folder: &Path) -> bool {
 
 /// Returns true for a name that a walk looks for, beside folders.
 fn is_sought(name: &OsStr) -> bool {
-    let is_of_git =
-        name == GIT_FOLDER || matches!(name.to_str(), Some("HEAD" | "objects" | "refs"));
+    let marks = ["HEAD", "objects", "refs", "commondir"];
+    let is_of_git = name == GIT_FOLDER || marks.iter().any(|mark| name == *mark);
     is_of_git || run_by_others::named(name).is_some()
 }
 

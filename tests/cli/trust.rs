@@ -249,6 +249,28 @@ fn a_run_that_came_with_a_project_is_not_the_persons_own() {
 }
 
 #[test]
+fn a_record_shows_no_file_that_a_link_leads_to() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'false'\n");
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let outside = tempfile::tempdir().expect("a folder");
+    let secret = outside.path().join("credentials.toml");
+    std::fs::write(&secret, "[registry]\ntoken = 'CANARY'\n").expect("written");
+    std::fs::remove_file(desk.path().join("agents.toml")).expect("removed");
+    std::os::unix::fs::symlink(&secret, desk.path().join("agents.toml")).expect("a link");
+    for arguments in [
+        &["resume", "--retry-failed", "--explain"][..],
+        &["resume", "--retry-failed"],
+        &["resume", "--accept-changes", "--explain"],
+        &["check"],
+        &["run"],
+    ] {
+        let done = desk.call(arguments);
+        assert_ne!(done.code, 101, "{}", done.err);
+        assert!(!(done.out + &done.err).contains("CANARY"), "{arguments:?}: {}", done.err);
+    }
+}
+
+#[test]
 fn a_record_does_not_choose_the_workspace() {
     let text = "[state]\ndir = '../runs'\n[tasks.t]\nrun = 'touch here; exit 1'\n";
     let desk = Desk::empty();

@@ -34,7 +34,7 @@ const READ: u64 = 256 << 10;
 const SETTINGS: usize = 20_000;
 
 /// How far settings that include others, and folders that name others, are followed.
-const STEPS: usize = 16;
+pub(super) const STEPS: usize = 16;
 
 /// The deepest folder of a submodule.
 const DEPTH: usize = 16;
@@ -63,14 +63,6 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
     }
 }
 
-/// Notes the parts that the workspace itself has, or would have as a repository without a work tree.
-pub(super) fn bare_root(survey: &mut Survey, root: &Path, marks: usize) {
-    // `config` and `hooks` are common names: they are git's only beside all that makes a repository.
-    if marks == 3 {
-        one(survey, root, Path::new(""), Path::new(""), STEPS);
-    }
-}
-
 /// Notes the repository that a file `.git` names.
 pub(super) fn file(survey: &mut Survey, root: &Path, path: &Path) {
     let Some(text) = read(&root.join(path)) else { return };
@@ -82,7 +74,7 @@ pub(super) fn file(survey: &mut Survey, root: &Path, path: &Path) {
 }
 
 /// Notes the parts of one folder, and what its settings name.
-fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, steps: usize) {
+pub(super) fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, steps: usize) {
     for part in PARTS {
         let path = git.join(part);
         if root.join(&path).symlink_metadata().is_ok() {
@@ -92,6 +84,10 @@ fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, steps: usize) 
     for name in ["config", "config.worktree"] {
         settings(survey, root, &git.join(name), tree, STEPS);
     }
+    // A path in a person's own settings counts for each repository.
+    for file in of_person() {
+        settings(survey, root, &file, tree, STEPS);
+    }
     let common = read(&root.join(git.join("commondir")));
     let common = common.and_then(|text| inside(root, git, text.trim()));
     if let Some(common) = common.filter(|common| common != git && steps > 0) {
@@ -99,18 +95,31 @@ fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, steps: usize) 
     }
 }
 
+/// Returns the files of settings that hold for all repositories of this machine and person.
+fn of_person() -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let named = named.filter(|folder| folder.is_absolute());
+    let folder = named.or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let of_home = home.map(|home| home.join(".gitconfig"));
+    let of_folder = folder.map(|folder| folder.join("git/config"));
+    [Some("/etc/gitconfig".into()), of_folder, of_home].into_iter().flatten().collect()
+}
+
 /// Notes the files in the workspace that a file of settings names: settings that it includes, folders of
 /// hooks, and programs.
 fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: usize) {
-    if survey.settings.len() >= SETTINGS {
-        survey.complete = false;
+    let known = (file.to_owned(), tree.to_owned());
+    // Files that include each other would be read again and again.
+    if survey.settings.contains(&known) {
         return;
     }
-    // Files that include each other would be read again and again.
-    if !survey.settings.insert((file.to_owned(), tree.to_owned())) {
+    if survey.settings.len() >= SETTINGS {
+        survey.leave_out(tree, false);
         return;
     }
     let Some(text) = read(&root.join(file)) else { return };
+    survey.settings.insert(known);
     let mut section = String::new();
     // A backslash at the end of a line continues the value.
     for line in text.replace("\\\n", "").lines() {
@@ -139,7 +148,7 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
             (
                 "core" | "filter" | "diff" | "merge" | "gpg" | "credential" | "alias" | "mergetool"
                 | "difftool" | "sequence" | "remote" | "submodule" | "trailer" | "man" | "browser"
-                | "interactive" | "pager" | "uploadpack" | "tar",
+                | "interactive" | "pager" | "uploadpack" | "tar" | "hook",
                 _,
             ) => {
                 programs(survey, root, tree, value);
@@ -168,17 +177,25 @@ fn plain(value: &str) -> String {
     }
 }
 
-/// Notes the words of a command that are files in the workspace.
+/// Notes the words of a command that are files in the workspace, from its top or from a folder into which
+/// the command goes.
 fn programs(survey: &mut Survey, root: &Path, tree: &Path, value: &str) {
-    for word in value.split([' ', '\t', '"', '\'', ';', '|', '&', '!', '(', ')', '`', '\\']) {
-        let path = inside(root, tree, word).filter(|_| !word.is_empty());
-        if let Some(path) = path.filter(|path| root.join(path).is_file()) {
-            survey.note(path, BY);
+    let words = value.split([' ', '\t', '"', '\'', ';', '|', '&', '!', '(', ')', '`', '\\']);
+    let (mut bases, mut goes) = (vec![tree.to_owned()], false);
+    for word in words.filter(|word| !word.is_empty()) {
+        let base = bases.last().map_or(tree, PathBuf::as_path);
+        if let Some(folder) = inside(root, base, word).filter(|_| goes && bases.len() < STEPS) {
+            bases.push(folder);
+        }
+        goes = word == "cd";
+        for base in &bases {
+            let path = inside(root, base, word).filter(|path| root.join(path).is_file());
+            path.into_iter().for_each(|path| survey.note(path, BY));
         }
     }
 }
 
-/// Returns a path that a setting names, relative to the root, if it lies below it.
+/// Returns a path that a setting names, relative to the root, if it lies below it or leads there.
 fn inside(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in root.join(base).join(named).components() {
@@ -189,6 +206,12 @@ fn inside(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
             Component::CurDir => {}
             part => path.push(part),
         }
+    }
+    if !path.starts_with(root) {
+        // A home may hold a link to the workspace. What the path names need not exist.
+        let above = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        let (above, real) = above?;
+        path = real.join(path.strip_prefix(above).ok()?);
     }
     let inner = path.strip_prefix(root).ok()?;
     (!inner.as_os_str().is_empty()).then(|| inner.to_owned())

@@ -217,19 +217,50 @@ fn a_folder_that_cannot_be_read_is_protected_as_a_whole() {
 fn values_of_git_are_read_as_git_does() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
-    for file in ["comment", "quotes in/x", "more"] {
+    for file in ["comment", "quotes in/x", "more", "tools/c.sh", "deep/er/d.sh", "hook.sh"] {
         write(root, file, "");
     }
+    let beside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root, beside.path().join("proj")).unwrap();
     write(root, ".git/rebase-merge/git-rebase-todo", "exec ./x\n");
     write(
         root,
         ".git/config",
         "[core]\n hooksPath = scripts/h # mine\n attributesFile = \"quotes in\"/x ; it\n[include]\n path = \
-         ../more # again\n",
+         ../more # again\n[filter \"z\"]\n clean = cd tools && ./c.sh\n smudge = \"cd deep; cd er; sh ./d.sh\"\n\
+         [hook \"x\"]\n command = ./hook.sh\n",
     );
+    let linked = format!("[core]\n hooksPath = {}/proj/not/there\n", beside.path().display());
+    write(root, "sub/.git/config", &linked);
     let found = protected(root);
-    for path in ["scripts/h", "quotes in/x", "more", ".git/rebase-merge"] {
+    for path in [
+        "scripts/h",
+        "quotes in/x",
+        "more",
+        ".git/rebase-merge",
+        "tools/c.sh",
+        "deep/er/d.sh",
+        "hook.sh",
+        "not/there",
+    ] {
         assert!(found.iter().any(|other| other == path), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn a_folder_whose_objects_lie_elsewhere_is_a_repository_too() {
+    for (at, path) in [("", "config"), ("x/", "x/config")] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        write(root, &format!("{at}HEAD"), "ref: refs/heads/main\n");
+        write(root, &format!("{at}config"), "");
+        assert!(!protected(root).contains(&path.into()), "HEAD alone is a file");
+        write(root, &format!("{at}commondir"), "y\n");
+        write(root, &format!("{at}y/config"), "[core]\n hooksPath = h\n");
+        let found = protected(root);
+        for path in [path, &format!("{at}commondir"), &format!("{at}y/config")] {
+            assert!(found.iter().any(|other| other == path), "{path}: {found:?}");
+        }
     }
 }
 
