@@ -29,7 +29,7 @@ mod simulation;
 pub mod values;
 mod wall;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +54,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
+use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::{self, Snapshots};
 use crate::message::Json;
 use crate::model::Model;
@@ -356,6 +357,23 @@ fn plan_of(config: &Config, options: &Options) -> Result<Plan, StartError> {
         targets = config.entry.iter().map(ToString::to_string).collect();
     }
     Ok(if targets.is_empty() { plan } else { plan.only(&targets)? })
+}
+
+/// Returns the plan of a run whose record lists these tasks.
+///
+/// # Errors
+/// Returns an error if the list is not whole: a record of somebody else may say anything.
+fn recorded_plan(config: &Config, options: &Options) -> Result<Plan, StartError> {
+    let plan = plan_of(config, options)?;
+    let listed: HashSet<&str> = options.tasks.iter().map(String::as_str).collect();
+    match plan.tasks().iter().find(|task| !listed.contains(task.name.as_str())) {
+        None => Ok(plan),
+        Some(task) => {
+            let reason = format!("run.created: its list of tasks lacks `{}`", task.name);
+            let why = Why::Illegal(reason);
+            Err(JournalError::from(Refusal { offset: 0, line: 1, why }).into())
+        }
+    }
 }
 
 /// Does work that waits for the disk on a thread of its own. Returns an error if the work panics or

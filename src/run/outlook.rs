@@ -14,7 +14,7 @@ pub use self::prospect::{Prospect, Verdict};
 use super::commands::{self, Command};
 
 use super::settings::machine_settings;
-use super::{Options, StartError, accepted, plan_of};
+use super::{Options, StartError, accepted, plan_of, recorded_plan};
 use crate::config::Config;
 use crate::event::RunCreated;
 use crate::failure::Failure;
@@ -50,7 +50,7 @@ pub fn as_recorded(
     let foreseen = match (config, state.created()) {
         (Some(config), Some(created)) => {
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
-            let plan = plan_of(config, &Options { tasks, ..Options::default() })?;
+            let plan = recorded_plan(config, &Options { tasks, ..Options::default() })?;
             // A run whose outputs cannot be read does not resume; the caller reports that.
             let outputs = super::values::of_ended(dir, &opened, plan.tasks(), config.grows()).ok();
             let foresee =

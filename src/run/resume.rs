@@ -2,7 +2,7 @@
 
 use super::opening::{Opening, StoppedRun};
 use super::outlook::{self, Prospect, changed_plan};
-use super::{Options, Run, StartError, accepted, blocking, fork, plan_of, services};
+use super::{Options, Run, StartError, accepted, blocking, fork, recorded_plan, services};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::journal::results;
 
@@ -65,7 +65,7 @@ impl Run {
     ) -> Result<Self, StartError> {
         let super::settings::Flags { keep_going, strict } = stopped.created().into();
         let options = Options { tasks: stopped.tasks(), keep_going, strict, ..options };
-        let plan = plan_of(&config, &options)?;
+        let plan = recorded_plan(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let (tasks, grows) = (plan.tasks().to_vec(), config.grows());
         let secrets = services::redacted(&config);

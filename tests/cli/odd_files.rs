@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use callsheet::journal::line::chain;
+
 use super::desk::{Desk, Done, wait};
 
 /// A run of a model and two commands that was killed during the second.
@@ -258,4 +260,33 @@ fn a_journal_that_was_cut_amid_an_acknowledged_batch_is_refused() {
     let done = desk.call(&["resume", "desk"]);
     assert!(done.code == 1 && !done.err.contains("was acknowledged"), "{}", done.err);
     assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}
+
+#[test]
+fn a_record_whose_list_of_tasks_is_not_whole_is_refused() {
+    let desk =
+        Desk::commands("[tasks.a]\nrun = 'true'\n[tasks.b]\nrun = 'false'\ndepends_on = ['a']\n");
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let run = desk.runs().pop().expect("a run");
+    let lines = fs::read_to_string(run.join("journal.jsonl")).expect("a journal");
+    for left in [&[][..], &["b"]] {
+        let (mut out, mut crc) = (Vec::new(), 0);
+        for line in lines.lines().take(2) {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("a record");
+            if let Some(tasks) = record["data"]["tasks"].as_array_mut() {
+                tasks.retain(|task| left.iter().any(|name| task["name"] == *name));
+            }
+            crc = chain(format!("{record}\n").as_bytes(), crc, &mut out).expect("a line");
+        }
+        fs::write(run.join("journal.jsonl"), out).expect("written");
+        for folder in ["snapshots", "acknowledged"] {
+            let _ = fs::remove_dir_all(run.join(folder));
+            let _ = fs::remove_file(run.join(folder));
+        }
+        for verb in [&["resume"][..], &["resume", "--explain"]] {
+            let done = desk.call(verb);
+            assert_eq!(done.code, 74, "{left:?} {verb:?}: {}{}", done.out, done.err);
+            assert!(done.err.contains("its list of tasks lacks `a`"), "{}", done.err);
+        }
+    }
 }
