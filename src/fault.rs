@@ -39,6 +39,10 @@ helpers! {
     DiskWatch = "disk-watch",
     /// Judges the form of an output and writes it to its file.
     OutputCheck = "output-check",
+    /// Waits for a thread that evaluates.
+    EvaluationWait = "evaluation-wait",
+    /// Evaluates templates of a task.
+    Evaluation = "evaluation",
     /// Compares an output with its schema.
     OutputRead = "output-read",
     /// Writes an output to its file.

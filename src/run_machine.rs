@@ -5,6 +5,7 @@
 //! So each rule of the plan exists once, as a function that a table test can call.
 //!
 //! - [`forecast`]: the same decisions, with simulated actions;
+//! - [`evaluation`]: the templates that are evaluated outside of a machine, and their results;
 //! - [`scope`]: values and templates of tasks;
 //! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
 //! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
@@ -32,6 +33,7 @@ mod agents;
 mod answers;
 mod asking;
 mod attempts;
+pub(crate) mod evaluation;
 mod fan_out;
 pub(crate) mod forecast;
 mod growth;
@@ -66,8 +68,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use self::action::CancelTarget;
-pub(crate) use self::action::{Action, ChildResult, Delegation, Finish, Haste, Proposal, Refused};
+pub(crate) use self::action::{
+    Action, ChildResult, Delegation, Finish, Haste, Made, Proposal, Refused,
+};
 use self::agenda::Agenda;
+use self::evaluation::Evaluated;
 pub(crate) use self::open::Left;
 use self::open::Open;
 pub(crate) use self::questions::Ask;
@@ -80,6 +85,7 @@ use crate::plan::{Plan, TaskState};
 use crate::run_state::{Reading, RunPhase, RunState};
 use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::template::Known;
 use crate::turn::question::PersonsAnswer;
 
 /// The parts of a run that do not change while a process drives it.
@@ -277,10 +283,23 @@ impl RunMachine {
         &mut self,
         now: Now,
         task: &Name,
-        checked: Result<(Value, Output), Failure>,
+        checked: Result<(Known, Output), Failure>,
     ) {
         self.now = now;
         self.checked(task, checked);
+        self.decide();
+    }
+
+    /// Takes in the result of [`Action::Evaluate`], or the failure of the task if it has none.
+    pub(crate) fn evaluated(
+        &mut self,
+        now: Now,
+        task: &Name,
+        number: u64,
+        result: Result<Evaluated, Failure>,
+    ) {
+        self.now = now;
+        self.take_evaluation(task, number, result);
         self.decide();
     }
 
@@ -399,6 +418,7 @@ impl RunMachine {
             while let Some(place) = self.agenda.next_touched() {
                 if !self.open.proposed.contains(&place) {
                     self.decide_task(place);
+                    self.forget_result(place);
                 }
             }
             // Only once all that could start has its place in line.

@@ -386,7 +386,10 @@ impl RunState {
             task.ended_seq = record.seq;
         }
         match event {
-            Event::TaskStarted(_) => task.began_seq = record.seq,
+            Event::TaskStarted(started) => {
+                task.began_seq = record.seq;
+                task.items_seen = started.instances.as_ref().and_then(|items| items.seen);
+            }
             Event::TaskReady(_) | Event::TaskRetrying(_) => task.ready_seq = record.seq,
             _ => {}
         }

@@ -1,11 +1,12 @@
 //! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
 //! No other module may name `minijinja`, except those below this one: `argument`, the filters in `paths`, the
-//! bounds in `bounds`, and the texts of values in `text`. Owns the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
+//! bounds in `bounds`, the values that it is given in `known`, and the texts of values in `text`. Owns the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
 pub mod argument;
 mod bounds;
+mod known;
 mod paths;
 mod text;
 
@@ -20,6 +21,8 @@ use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::Value;
 
+pub use self::bounds::{Stop, until};
+pub use self::known::{Known, Values};
 use crate::foreign;
 
 /// The most instructions that one rendering may take: it stops an endless loop in a template within
@@ -91,15 +94,17 @@ fn foreign<T>(code: impl FnOnce() -> Result<T, TemplateError>) -> Result<T, Temp
 ///
 /// # Errors
 /// Returns an error if the template cannot be parsed or uses a value that is not defined.
-pub fn render(template: &str, values: &Value) -> Result<String, TemplateError> {
-    foreign(|| Ok(bounds::render(&ENVIRONMENT, template, Cell::from(Serde(values)))?))
+pub fn render(template: &str, values: impl Into<Known>) -> Result<String, TemplateError> {
+    let Known(values) = values.into();
+    foreign(|| Ok(bounds::render(&ENVIRONMENT, template, values)?))
 }
 
 /// Evaluates an expression (without braces) with the fields of the object `values`.
 ///
 /// # Errors
 /// Returns an error if the expression cannot be parsed or uses a value that is not defined.
-pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError> {
+pub fn evaluate(expression: &str, values: impl Into<Known>) -> Result<Value, TemplateError> {
+    let Known(values) = values.into();
     foreign(|| {
         let value = defined(expression, values)?;
         serde_json::to_value(&value).map_err(|error| TemplateError::whole(error.to_string()))
@@ -111,13 +116,14 @@ pub fn evaluate(expression: &str, values: &Value) -> Result<Value, TemplateError
 ///
 /// # Errors
 /// Returns an error in the same cases as [`evaluate`].
-pub fn is_true(expression: &str, values: &Value) -> Result<bool, TemplateError> {
+pub fn is_true(expression: &str, values: impl Into<Known>) -> Result<bool, TemplateError> {
+    let Known(values) = values.into();
     foreign(|| Ok(defined(expression, values)?.is_true()))
 }
 
 /// Evaluates an expression to a value of the language that is defined.
-fn defined(expression: &str, values: &Value) -> Result<Cell, TemplateError> {
-    let value = bounds::evaluate(&ENVIRONMENT, expression, Cell::from(Serde(values)))?;
+fn defined(expression: &str, values: Cell) -> Result<Cell, TemplateError> {
+    let value = bounds::evaluate(&ENVIRONMENT, expression, values)?;
     // An unknown name alone is no error for MiniJinja: it returns the undefined value.
     if value.is_undefined() {
         return Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim())));
@@ -227,8 +233,13 @@ fn find(text: &str, regex: &str) -> Result<Option<String>, minijinja::Error> {
 /// `text | find_all(regex)`: every match (its first group, if it has one), in order.
 fn find_all(text: &str, regex: &str) -> Result<Vec<String>, minijinja::Error> {
     let regex = pattern(regex)?;
-    let all = regex.captures_iter(text);
-    Ok(all.filter_map(|c| c.get(1).or_else(|| c.get(0)).map(|m| m.as_str().to_owned())).collect())
+    let mut found = Vec::new();
+    for captures in regex.captures_iter(text) {
+        bounds::go_on()?;
+        let matched = captures.get(1).or_else(|| captures.get(0));
+        found.extend(matched.map(|matched| matched.as_str().to_owned()));
+    }
+    Ok(found)
 }
 
 /// `text | from_json`: the value of a JSON text.

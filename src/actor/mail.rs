@@ -6,8 +6,6 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::summary::{SummaryAnswer, SummaryJob};
 use crate::admission::{Allowance, CallEnd};
 use crate::event::SharedRecord;
@@ -16,9 +14,11 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
+use crate::run_machine::evaluation::Evaluated;
 use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Haste, Proposal, Refused};
 use crate::run_state::questions::Answered;
 use crate::spec::hooks::HookFinished;
+use crate::template::Known;
 use crate::turn::Outcome;
 use crate::turn::question::PersonsAnswer;
 
@@ -50,7 +50,16 @@ pub enum SupervisorMsg {
         task: Name,
         /// The value of the output for templates with the output as it is recorded, or why the output
         /// is not what the task declares.
-        checked: Result<(Value, Output), Failure>,
+        checked: Result<(Known, Output), Failure>,
+    },
+    /// Templates of a task were evaluated.
+    Evaluated {
+        /// The task.
+        task: Name,
+        /// Number of the evaluation.
+        number: u64,
+        /// The result, or the failure of the task.
+        result: Box<Result<Evaluated, Failure>>,
     },
     /// A hook of the run has ended.
     HookEnded(HookFinished),

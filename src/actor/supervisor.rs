@@ -10,6 +10,7 @@
 //! a slow disk would then delay the whole run. One exception: the handler that starts the first
 //! agent of a definition reads the descriptions of the definition's skills (`briefing.rs`).
 
+mod evaluations;
 mod outputs;
 mod perform;
 mod proposals;
@@ -25,6 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::evaluations::{Evaluations, Order};
 use self::perform::Folding;
 use super::compactor::{self, Compactor};
 use super::gateway::{self, Gateway, GatewaySettings};
@@ -92,6 +94,8 @@ pub struct State {
     /// Places in `serving`, by actor.
     serving_by_actor: HashMap<ActorId, usize>,
     folding: HashMap<AgentId, Folding>,
+    evaluations: Evaluations,
+    order: Order,
     /// Ends the hook of the run that is at work.
     hook: CancellationToken,
     /// The timer for the machine's next wake.
@@ -165,6 +169,8 @@ impl Actor for Supervisor {
             serving: Vec::new(),
             serving_by_actor: HashMap::new(),
             folding: HashMap::new(),
+            evaluations: Evaluations::default(),
+            order: Order::default(),
             hook: CancellationToken::new(),
             timer: None,
             work: Work::default(),
@@ -221,6 +227,9 @@ impl Actor for Supervisor {
             SupervisorMsg::Notified => state.machine.notified(now),
             SupervisorMsg::OutputChecked { task, checked } => {
                 state.machine.output_checked(now, &task, checked);
+            }
+            SupervisorMsg::Evaluated { task, number, result } => {
+                state.machine.evaluated(now, &task, number, *result);
             }
             SupervisorMsg::HookEnded(finished) => state.machine.hook_ended(now, finished),
             SupervisorMsg::Folded(agent) => self.folded(&myself, state, &agent),

@@ -89,6 +89,10 @@ pub struct Instances {
     pub keys: Vec<String>,
     /// Hash of the items, 32 hexadecimal digits of blake3 over their JSON text.
     pub hash: String,
+    /// Number of the last record that was known when the items were read; absent if that is the record
+    /// before this one, as in journals of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen: Option<u64>,
 }
 
 /// `task.retrying`.

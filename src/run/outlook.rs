@@ -25,11 +25,12 @@ use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::forecast::{self, Forecast, Lookup};
 use crate::run_machine::reopening::Reopening;
-use crate::run_machine::scope::{self, Scope};
+use crate::run_machine::scope::{self, Inputs, Scope};
 use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
+use crate::template::Known;
 use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
 
@@ -337,8 +338,8 @@ struct Words<'a> {
 impl Words<'_> {
     /// Returns the values that templates had for the tasks that have ended. A task whose output is
     /// lost is left out: that does not prevent the task from running again.
-    fn look_back(&self) -> Map<String, Value> {
-        let mut then = Map::new();
+    fn look_back(&self) -> BTreeMap<String, Known> {
+        let mut then = BTreeMap::new();
         for task in &self.before.tasks {
             let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
                 continue;
@@ -346,9 +347,9 @@ impl Words<'_> {
             let text = status.output.as_ref().map(|o| store::whole_text(&self.results, o));
             let Ok(text) = text.transpose() else { continue };
             let value = text.and_then(|text| task.output_format().parse(&text).ok());
-            let value = scope::value_of(task, value.unwrap_or_default());
+            let value = scope::value_of(task, Known::of(&value.unwrap_or_default()));
             let partial = self.state.partial(status);
-            let value = scope::ended(status, value, partial, Some(&self.results));
+            let value = scope::ended(status, &value, partial, Some(&self.results));
             then.insert(task.name.to_string(), value);
         }
         then
@@ -360,7 +361,7 @@ impl Words<'_> {
         place: usize,
         task: &TaskSpec,
         command: Option<&Command>,
-        then: &Map<String, Value>,
+        then: &BTreeMap<String, Known>,
     ) -> (Verdict, String) {
         let Some(status) = self.foreseen.state().task(&task.name) else {
             return (Verdict::Runs, "it is new".to_owned());
@@ -401,7 +402,12 @@ impl Words<'_> {
     }
 
     /// Says why a task begins anew, once its dependencies are known.
-    fn why_anew(&self, task: &TaskSpec, program: &Program, then: &Map<String, Value>) -> String {
+    fn why_anew(
+        &self,
+        task: &TaskSpec,
+        program: &Program,
+        then: &BTreeMap<String, Known>,
+    ) -> String {
         let Some(status) = self.state.task(&task.name) else { return "it is new".to_owned() };
         match status.state {
             TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
@@ -439,10 +445,11 @@ impl Words<'_> {
         &self,
         task: &TaskSpec,
         now: &Content<'_>,
-        then: &Map<String, Value>,
+        then: &BTreeMap<String, Known>,
     ) -> String {
         let before = self.before.tasks.iter().find(|before| before.name == task.name);
         let Config { name: workflow, inputs, .. } = self.before;
+        let inputs = &Inputs::new(inputs.clone());
         let scope = Scope { run: self.run, workflow, inputs, ended: then, item: None };
         let program = before.and_then(|task| scope.program(task).ok());
         let differences = match (before, &program) {

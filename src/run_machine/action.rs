@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::evaluation::Evaluation;
 use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Usage;
@@ -16,6 +17,7 @@ use crate::output::Output;
 use crate::run_state::questions::{Answered, Question};
 use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, TaskSpec};
+use crate::template::Known;
 use crate::turn::Outcome;
 use crate::turn::question::Verdict;
 
@@ -82,12 +84,15 @@ pub enum Action {
         /// The task.
         task: Name,
         /// The output.
-        output: Output,
-        /// The values that the template of `output_file` may name.
-        values: Value,
+        output: Made,
+        /// The evaluation of its `output_file`, if it is written to one.
+        path: Option<Box<Evaluation>>,
         /// True if the output is accepted when its form is right. Only then it is written to a file.
         is_last: bool,
     },
+    /// Evaluates templates of a task, outside the mailbox. Answered by
+    /// [`evaluated`](super::RunMachine::evaluated).
+    Evaluate(Box<Evaluation>),
     /// Runs a hook of the run, outside the mailbox. Answered by
     /// [`hook_ended`](super::RunMachine::hook_ended).
     RunHook {
@@ -128,6 +133,27 @@ pub enum Action {
     AllowSteps,
     /// Ends the run for this process.
     Finish(Finish),
+}
+
+/// The output of a task that is to be checked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Made {
+    /// As the agent of the task gave it.
+    Whole(Output),
+    /// The outputs of the instances of a fan-out, or of the tasks of a sub-graph, which were checked one by
+    /// one.
+    Parts(Known),
+}
+
+impl Made {
+    /// Returns the output with its text, in time proportional to its size.
+    #[must_use]
+    pub fn output(&self) -> Output {
+        match self {
+            Self::Whole(output) => output.clone(),
+            Self::Parts(value) => Output::whole(value.to_json().to_string()),
+        }
+    }
 }
 
 /// The way in which a run ends for the process that drives it.

@@ -6,11 +6,9 @@
 //! and the outcomes of the checks of the last round. So a resumed run continues at the same place.
 //! The checks work in the slot of the main agent, which has ended by then.
 
-use serde_json::Value;
-
-use super::scope::template_failure;
+use super::evaluation::Wanted;
 use super::slots::Rank;
-use super::{Action, RunMachine};
+use super::{Action, Made, RunMachine};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
@@ -18,18 +16,11 @@ use crate::output::Output;
 use crate::plan::TaskCancelled;
 use crate::run_machine::open::Checking;
 use crate::run_state::Verdict;
-use crate::spec::acceptance::{Check, CheckWork, Loop};
-use crate::template::{self, TemplateError};
-use crate::turn::{
-    AgentRestarted, AgentSpawned, Cause, CheckPlace, Command, Feedback, Outcome, Program,
-};
+use crate::spec::acceptance::Loop;
+use crate::turn::{AgentRestarted, AgentSpawned, Cause, CheckPlace, Feedback, Outcome};
 
 /// Name of the agents that make checks, between the id of the agent that they judge and their number.
 const CHECK: &str = "check";
-
-/// Sentences after the prompt of an agent that makes a check.
-const VERDICT: &str = "\n\nAnswer in this form: the first line is the single word `pass` or the single \
-    word `fail`. After `fail`, the next lines say what is wrong and what would mend it.";
 
 /// What an agent that makes a check is told if its answer gave no verdict.
 const UNCLEAR: &str = "Your answer gave no verdict. Answer again: the first line is the single word \
@@ -37,7 +28,7 @@ const UNCLEAR: &str = "Your answer gave no verdict. Answer again: the first line
 
 impl RunMachine {
     /// Asks for the form of an answer to be checked.
-    pub(super) fn check_output(&mut self, place: usize, output: Output, reused: Option<String>) {
+    pub(super) fn check_output(&mut self, place: usize, output: Made, reused: Option<String>) {
         let spec = self.spec(place);
         // What is judged further is written to the task's file once it is accepted. The instances of
         // a fan-out are judged one by one.
@@ -45,22 +36,19 @@ impl RunMachine {
             || spec.fan_out.is_some()
             || reused.is_some()
             || self.open.judged.get(&place).is_some_and(|judged| judged.is_accepted);
-        // Only the path of a file is rendered with them.
-        let values = match spec.output_file.is_some() && is_last {
-            true => self.scope_of(place).values(spec),
-            false => Value::Null,
-        };
+        let is_written = spec.output_file.is_some() && is_last;
+        let path = is_written.then(|| Box::new(self.snapshot(place, Wanted::OutputFile)));
         self.open.proposed.insert(place);
         self.open.checking.insert(place, Checking { reused, is_last });
         let task = self.name(place).clone();
-        self.actions.push_back(Action::CheckOutput { task, output, values, is_last });
+        self.actions.push_back(Action::CheckOutput { task, output, path, is_last });
     }
 
     /// Continues to judge the answer of an attempt whose agents have all ended.
     pub(super) fn judge(&mut self, place: usize, main: &AgentId, output: Output) {
-        let Some(value) = self.open.judged.get(&place).map(|judged| judged.value.clone()) else {
-            return self.check_output(place, output, None);
-        };
+        if !self.open.judged.contains_key(&place) {
+            return self.check_output(place, Made::Whole(output), None);
+        }
         let round = self.status(place).map_or(1, |status| status.round());
         let of_agent = self.state.agents().get(main).map_or(1, |agent| agent.round);
         let count = self.spec(place).acceptance.checks.len();
@@ -68,7 +56,7 @@ impl RunMachine {
             let index_of = u32::try_from(index).unwrap_or(u32::MAX);
             let at = CheckPlace { round: of_agent, index: index_of };
             let Some((judge, status)) = self.state.check(main, at) else {
-                return self.start_check(place, main, at, &value);
+                return self.start_check(place, main, at);
             };
             match status.verdict() {
                 Some(Verdict::Passed) => {}
@@ -90,7 +78,8 @@ impl RunMachine {
             }
         }
         if let Some(Loop { until, max_iterations }) = self.spec(place).acceptance.repeat.clone() {
-            match template::is_true(&until, &self.values_of_answer(place, &value, round)) {
+            let Some(holds) = self.truth(place, Wanted::Until(round)) else { return };
+            match holds {
                 Ok(true) => {}
                 Ok(false) => {
                     let message =
@@ -104,13 +93,13 @@ impl RunMachine {
                     let failure = Failure::new(FailureKind::MaxIterations, message);
                     return self.ask_again(place, Cause::Until, failure, text);
                 }
-                Err(error) => return self.attempt_failed(place, template_failure("until", &error)),
+                Err(failure) => return self.attempt_failed(place, failure),
             }
         }
         if let Some(judged) = self.open.judged.get_mut(&place) {
             judged.is_accepted = true;
         }
-        self.check_output(place, output, None);
+        self.check_output(place, Made::Whole(output), None);
     }
 
     /// Handles an answer whose form is wrong: its agent is asked again, if it can be.
@@ -180,21 +169,16 @@ impl RunMachine {
     }
 
     /// Records the agent of a check.
-    fn start_check(&mut self, place: usize, main: &AgentId, at: CheckPlace, value: &Value) {
-        let check = self.spec(place).acceptance.checks[at.index as usize].clone();
-        let program = match self.program_of_check(place, &check, value) {
-            Ok(program) => program,
-            Err(error) => {
-                let key = match check.work {
-                    CheckWork::Command { .. } => "checks.env",
-                    CheckWork::Agent { .. } => "checks.prompt",
-                };
-                return self.attempt_failed(place, template_failure(key, &error));
-            }
-        };
+    fn start_check(&mut self, place: usize, main: &AgentId, at: CheckPlace) {
         if !self.may_go_on(place, main) {
             return;
         }
+        let round = self.status(place).map_or(1, |status| status.round());
+        let Some(program) = self.program(place, Wanted::Check(at, round)) else { return };
+        let program = match program {
+            Ok(program) => program,
+            Err(failure) => return self.attempt_failed(place, failure),
+        };
         if let Some(failure) = self.bound(place, 1) {
             return self.attempt_failed(place, failure);
         }
@@ -230,33 +214,6 @@ impl RunMachine {
         let restarted = AgentRestarted { restart, reason, feedback };
         let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, judge, restarted)]);
-    }
-
-    fn program_of_check(
-        &self,
-        place: usize,
-        check: &Check,
-        value: &Value,
-    ) -> Result<Program, TemplateError> {
-        match &check.work {
-            CheckWork::Command { run, env } => {
-                let round = self.status(place).map_or(1, |status| status.round());
-                let values = self.values_of_answer(place, value, round);
-                let env = self.scope().variables(self.spec(place), env, &values)?;
-                // What judges an answer changes nothing, so it may run again.
-                let (run, idempotent) = (run.clone(), true);
-                Ok(Program::Command(Command { run, env, idempotent, ..Command::default() }))
-            }
-            CheckWork::Agent { agent, prompt } => {
-                let round = self.status(place).map_or(1, |status| status.round());
-                let values = self.values_of_answer(place, value, round);
-                let prompt = template::render(prompt, &values)?;
-                Ok(Program::Model {
-                    agent: agent.clone(),
-                    prompt: format!("{prompt}{VERDICT}").into(),
-                })
-            }
-        }
     }
 
     /// Returns an id that no agent below this one has: a delegation may use the same names.
@@ -333,14 +290,6 @@ impl RunMachine {
         let check = agent.check?;
         let place = self.settings.plan.place(&agent.task)?;
         self.spec(place).acceptance.checks.get(check.index as usize)?.timeout
-    }
-
-    /// Returns the values that the templates of checks and `until` may name.
-    fn values_of_answer(&self, place: usize, value: &Value, round: u32) -> Value {
-        let mut values = self.scope_of(place).values(self.spec(place));
-        values["output"] = value.clone();
-        values["iteration"] = round.into();
-        values
     }
 
     /// Returns a failure whose message names a check.

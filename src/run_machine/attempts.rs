@@ -1,16 +1,15 @@
 //! Decides how an attempt of a task ends: its output is checked, or its failure leads to another
 //! attempt, to a pause or to the end of the task.
 
-use serde_json::{Map, Value};
-
 use super::open::{Checking, Judged};
-use super::{RunMachine, scope};
+use super::{Made, RunMachine, scope};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::output::Output;
 use crate::plan::{TaskCancelled, TaskCompleted, TaskRetrying, TaskReused};
 use crate::spec::{OnFailure, Work};
+use crate::template::Known;
 use crate::turn::{Cause, Outcome};
 
 impl RunMachine {
@@ -50,7 +49,7 @@ impl RunMachine {
     }
 
     /// Handles the result of an output check.
-    pub(super) fn checked(&mut self, task: &Name, checked: Result<(Value, Output), Failure>) {
+    pub(super) fn checked(&mut self, task: &Name, checked: Result<(Known, Output), Failure>) {
         let place = self.settings.plan.place(task);
         let Some((place, checking)) =
             place.and_then(|place| Some((place, self.open.checking.remove(&place)?)))
@@ -92,10 +91,10 @@ impl RunMachine {
             let value = self.open.values.get(name.as_str());
             let value = value.and_then(|value| value.get("outputs").or(value.get("output")));
             let local = name.as_str().strip_prefix(stands.as_str()).unwrap_or_default();
-            (local.trim_start_matches('/').to_owned(), value.cloned().unwrap_or_default())
+            (local.trim_start_matches('/').to_owned(), value.unwrap_or_default())
         };
-        let outputs: Map<String, Value> = outputs.iter().map(output).collect();
-        self.check_output(place, Output::whole(Value::Object(outputs).to_string()), None);
+        let outputs = Known::object(outputs.iter().map(output));
+        self.check_output(place, Made::Parts(outputs), None);
     }
 
     /// Handles the failure of an attempt: the task's retry policy decides if another one follows.

@@ -5,17 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::RunMachine;
 use super::scope::{self, Item, Scope};
+use super::{Made, RunMachine};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
-use crate::output::Output;
 use crate::plan::{Instances, Standing, TaskCancelled, TaskStarted, TaskState};
 use crate::spec::acceptance::CheckWork;
 use crate::spec::{FanOut, TaskSpec, Work};
-use crate::template::{self, TemplateError};
+use crate::template::{self, Known, Values};
 
 /// The most bytes of a key: it is shown in one line and stands in each record of the fan-out.
 const LONGEST_KEY: usize = 512;
@@ -25,13 +24,13 @@ const NAMED: usize = 3;
 
 /// The items of a fan-out.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Items {
+pub struct Items {
     /// The items with their keys, in order.
-    pub(super) all: Vec<(String, Value)>,
+    pub(super) all: Vec<(String, Known)>,
     /// Hash of the items.
     pub(super) hash: String,
-    /// The tasks whose values the templates of an instance read.
-    pub(super) reads: BTreeSet<String>,
+    /// The number of the last record that was known when they were read.
+    pub(super) seen: u64,
 }
 
 impl Items {
@@ -39,9 +38,9 @@ impl Items {
     ///
     /// # Errors
     /// Returns a failure of the kind `bad_items` that names the items at fault, or `template`.
-    pub(super) fn read(task: &TaskSpec, values: &Value, most: usize) -> Result<Self, Failure> {
+    pub(super) fn read(task: &TaskSpec, values: Values, most: usize) -> Result<Self, Failure> {
         let Some(fan_out) = &task.fan_out else { return Err(bad("the task does not fan out")) };
-        let list = template::evaluate(&fan_out.list, values)
+        let list = template::evaluate(&fan_out.list, values.known())
             .map_err(|error| scope::template_failure("foreach", &error))?;
         let Value::Array(items) = list else {
             let kind = kind_of(&list);
@@ -56,8 +55,8 @@ impl Items {
         let hash = blake3::hash(Value::from(items.clone()).to_string().as_bytes());
         let hash = hash.to_hex()[..32].to_owned();
         let keys = keys(fan_out, &items, values)?;
-        let all = keys.into_iter().zip(items).collect();
-        Ok(Self { all, hash, reads: reads(task) })
+        let all = keys.into_iter().zip(items.iter().map(Known::of)).collect();
+        Ok(Self { all, hash, seen: 0 })
     }
 
     /// Checks that no two instances of the task write one file: the one that ends last would overwrite
@@ -65,15 +64,14 @@ impl Items {
     ///
     /// # Errors
     /// Returns a failure of the kind `bad_items` that names both items, or `template`.
-    fn write_apart(&self, task: &TaskSpec, values: &Value) -> Result<(), Failure> {
+    pub(super) fn write_apart(&self, task: &TaskSpec, mut values: Values) -> Result<(), Failure> {
         let (Some(file), Some(fan_out)) = (&task.output_file, &task.fan_out) else { return Ok(()) };
-        let (mut texts, mut writers) = (PerItem::new(file, values), HashMap::new());
+        let mut writers = HashMap::new();
         for (number, (key, item)) in self.all.iter().enumerate() {
-            let instance = json!({ "index": number, "key": key });
-            let own = [(fan_out.item.as_str(), item.clone()), ("instance", instance)];
-            let rendered = texts.render(own);
-            let rendered =
-                rendered.map_err(|error| scope::template_failure("output_file", &error))?;
+            values.set(&fan_out.item, item.clone());
+            values.set("instance", scope::instance(number, key));
+            let rendered = template::render(file, values.known())
+                .map_err(|error| scope::template_failure("output_file", &error))?;
             // Paths are compared by their parts, so only `./` in front remains.
             let path = PathBuf::from(rendered.trim_start_matches("./"));
             if let Some(first) = writers.insert(path, number) {
@@ -88,7 +86,7 @@ impl Items {
 
     fn record(&self) -> Instances {
         let keys = self.all.iter().map(|(key, _)| key.clone()).collect();
-        Instances { keys, hash: self.hash.clone() }
+        Instances { keys, hash: self.hash.clone(), seen: Some(self.seen) }
     }
 }
 
@@ -107,40 +105,15 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// A template that is rendered for each item, with the values of the tasks that it reads: a template is
-/// rendered in time proportional to the values that it is given.
-struct PerItem<'a> {
-    template: &'a str,
-    values: Value,
-}
-
-impl<'a> PerItem<'a> {
-    fn new(template: &'a str, values: &Value) -> Self {
-        let mut values = values.clone();
-        let read = tasks_read_by([template]);
-        if let (Some(read), Some(tasks)) = (read, values["tasks"].as_object_mut()) {
-            tasks.retain(|task, _| read.contains(task));
-        }
-        Self { template, values }
-    }
-
-    /// Renders it with these values of the item's own.
-    fn render<const N: usize>(&mut self, own: [(&str, Value); N]) -> Result<String, TemplateError> {
-        for (name, value) in own {
-            self.values[name] = value;
-        }
-        template::render(self.template, &self.values)
-    }
-}
-
 /// Returns the keys of the items: all different, none empty.
-fn keys(fan_out: &FanOut, items: &[Value], values: &Value) -> Result<Vec<String>, Failure> {
-    let mut texts = fan_out.key.as_ref().map(|key| PerItem::new(key, values));
+fn keys(fan_out: &FanOut, items: &[Value], mut values: Values) -> Result<Vec<String>, Failure> {
     let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
     for (number, item) in items.iter().enumerate() {
-        let key = match &mut texts {
-            Some(texts) => {
-                texts.render([(fan_out.item.as_str(), item.clone())]).map_err(|error| {
+        let key = match &fan_out.key {
+            Some(key) => {
+                values.set(&fan_out.item, Known::of(item));
+                let rendered = template::render(key, values.known());
+                rendered.map_err(|error| {
                     let failure = scope::template_failure("foreach_key", &error);
                     bad(format!("item {number}: {}", failure.message))
                 })?
@@ -190,8 +163,7 @@ fn brief(item: &Value) -> String {
     }
 }
 
-/// Returns the tasks that the templates of an instance read. The values of the others are not passed
-/// to them: with them, a fan-out over a long list would copy the list for each of its items.
+/// Returns the tasks that the templates of a task, or of an instance of it, read.
 pub(super) fn reads(task: &TaskSpec) -> BTreeSet<String> {
     let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
     let own = [&task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
@@ -250,15 +222,10 @@ impl RunMachine {
     /// Starts the instances of a task that fans out. The task needs no slot of its own.
     pub(super) fn start_fan_out(&mut self, place: usize) {
         let attempt = self.status(place).map_or(0, |status| status.attempt);
-        let items = self.items_of(place).and_then(|items| {
-            let task = self.spec(place);
-            if task.output_file.is_some() {
-                items.write_apart(task, &self.scope().values(task))?;
-            }
-            match self.bound(place, items.all.len()) {
-                Some(failure) => Err(failure),
-                None => Ok(items),
-            }
+        let Some(items) = self.items(place) else { return };
+        let items = items.and_then(|items| match self.bound(place, items.all.len()) {
+            Some(failure) => Err(failure),
+            None => Ok(items),
         });
         match items {
             Err(failure) => {
@@ -274,11 +241,6 @@ impl RunMachine {
                 self.record_task(place, started.into());
             }
         }
-    }
-
-    fn items_of(&self, place: usize) -> Result<Items, Failure> {
-        let task = self.spec(place);
-        Items::read(task, &self.scope().values(task), self.settings.limits.max_instances)
     }
 
     /// Adds the instances of a task that has fanned out to the plan.
@@ -314,22 +276,22 @@ impl RunMachine {
 
     fn items_as_before(&self, place: usize) -> Result<Items, Failure> {
         let (task, status) = (self.spec(place), self.status(place));
-        let began = status.map_or(0, |status| status.began_seq);
-        let mut ended = Map::new();
-        for name in &task.depends_on {
+        let seen = status.map_or(0, |status| status.items_seen.unwrap_or(status.began_seq));
+        let known = task.depends_on.iter().filter_map(|name| {
             // One that ended later was not read.
-            let is_known = self.state.task(name).is_some_and(|before| before.ended_seq <= began);
-            let value = self.open.values.get(name.as_str()).filter(|_| is_known);
-            ended.extend(value.map(|value| (name.to_string(), value.clone())));
-        }
-        let values = Scope { ended: &ended, ..self.scope() }.values(task);
+            self.state.task(name).filter(|before| before.ended_seq <= seen)?;
+            Some((name.to_string(), self.open.values.get(name.as_str())?.clone()))
+        });
+        let super::Settings { run, workflow, .. } = &self.settings;
+        let (inputs, ended) = (&self.open.inputs, &known.collect());
+        let values = Scope { run: *run, workflow, inputs, ended, item: None }.values(task);
         let lost = |why: &str| {
             bad(format!(
                 "the items over which the task fanned out cannot be read again: {why}; \
                  `resume --retry-failed` begins it again"
             ))
         };
-        let items = Items::read(task, &values, self.settings.limits.max_instances)
+        let items = Items::read(task, values, self.settings.limits.max_instances)
             .map_err(|failure| lost(&failure.message))?;
         match status.and_then(|status| status.items.as_ref()) == Some(&items.hash) {
             true => Ok(items),
@@ -338,12 +300,13 @@ impl RunMachine {
     }
 
     /// Returns the item of an instance for its templates.
-    pub(super) fn item(&self, place: usize) -> Option<Item<'_>> {
+    pub(super) fn item(&self, place: usize) -> Option<Item> {
         let member = self.settings.plan.member(place)?;
         let items = self.open.items.get(&member.of)?;
         let (key, value) = items.all.get(member.number)?;
         let name = &self.spec(member.of).fan_out.as_ref()?.item;
-        Some(Item { name, value, key, number: member.number, reads: &items.reads })
+        let (name, key, value) = (name.clone(), key.clone(), value.clone());
+        Some(Item { name, value, key, number: member.number })
     }
 
     /// Settles a task once all its instances have ended.
@@ -360,9 +323,8 @@ impl RunMachine {
         let (done, all) = (tally.done(), self.settings.plan.instances(place).len());
         let is_cut = self.never_begun(place);
         if !is_cut && is_enough(done, all, self.spec(place).fan_out.as_ref()) {
-            let outputs = self.ends_of_instances(place).unwrap_or_else(|| json!([]));
-            let output = Output::whole(outputs.to_string());
-            return self.check_output(place, output, None);
+            let outputs = self.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
+            return self.check_output(place, Made::Parts(outputs), None);
         }
         if let Some(reason) = self.cut_short(place) {
             return self.record_task(place, TaskCancelled { reason }.into());
@@ -421,21 +383,22 @@ impl RunMachine {
 
     /// Returns the ends of the instances of a task as its `outputs` list them, in the order of the
     /// items; `None` if it has not fanned out.
-    pub(super) fn ends_of_instances(&self, place: usize) -> Option<Value> {
+    pub(super) fn ends_of_instances(&self, place: usize) -> Option<Known> {
         let instances = &self.status(place)?.instances;
         let end = |(number, (name, key)): (usize, &(Name, String))| {
             let status = self.state.task(name);
             let output = self.open.values.get(name.as_str()).and_then(|value| value.get("output"));
-            json!({
-                "index": number,
-                "key": key,
-                "state": status.map(|status| status.state.as_read()),
-                "output": output,
-                "partial": status.and_then(|status| self.state.partial(status)),
-                "error": status.and_then(|status| Some(status.failure.as_ref()?.to_string())),
-            })
+            let error = status.and_then(|status| Some(status.failure.as_ref()?.to_string()));
+            Known::object([
+                ("index", Known::of(&number)),
+                ("key", Known::of(key)),
+                ("state", Known::of(&status.map(|status| status.state.as_read()))),
+                ("output", output.unwrap_or_default()),
+                ("partial", Known::of(&status.and_then(|status| self.state.partial(status)))),
+                ("error", Known::of(&error)),
+            ])
         };
-        (!instances.is_empty()).then(|| instances.iter().enumerate().map(end).collect())
+        (!instances.is_empty()).then(|| Known::list(instances.iter().enumerate().map(end)))
     }
 
     /// Returns true if an agent of a task's instances has not ended; those that wait to be resumed

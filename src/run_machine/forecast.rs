@@ -18,6 +18,7 @@ use crate::output::Output;
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 use crate::spec::hooks::HookFinished;
+use crate::template::Known;
 use crate::turn::{AgentEnded, Outcome, Program};
 
 /// Looks up the data that a forecast needs and the records do not hold.
@@ -110,10 +111,15 @@ impl Forecast {
                 self.goes_on.retain(|going| *going != agent);
                 self.end(now, &agent, outcome);
             }
+            Action::Evaluate(evaluation) => {
+                let result = evaluation.evaluate();
+                self.machine.evaluated(now, &evaluation.task, evaluation.number, result);
+            }
             Action::CheckOutput { task, output, .. } => {
+                let output = output.output();
                 if let Some(spec) = self.machine.plan().task(&task).cloned() {
                     let checked = lookup.value(&spec, &output)?;
-                    let checked = checked.map(|value| (value, output));
+                    let checked = checked.map(|value| (Known::of(&value), output));
                     self.machine.output_checked(now, &task, checked);
                 }
             }

@@ -10,8 +10,10 @@ use serde_json::{Map, Value};
 use super::Settings;
 use super::action::Delegation;
 use super::asking::Asking;
+use super::evaluation::Evaluating;
 use super::fan_out::Items;
 use super::locks::Locks;
+use super::scope::Inputs;
 use super::shares::Shares;
 use super::slots::Slots;
 use super::timers::Timers;
@@ -20,6 +22,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, TaskSpec};
+use crate::template::Known;
 use crate::turn::Outcome;
 
 /// An agent that had not ended when the last process stopped.
@@ -82,7 +85,7 @@ pub(super) struct Checking {
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     /// Its value for templates.
-    pub(super) value: Value,
+    pub(super) value: Known,
     /// True if it has passed.
     pub(super) is_accepted: bool,
 }
@@ -161,7 +164,16 @@ pub(super) struct Open {
     pub(super) waiting_for_resume: BTreeSet<usize>,
     /// The values of ended tasks for templates. A value is kept as long as a later task may name
     /// it.
-    pub(super) values: Map<String, Value>,
+    pub(super) values: BTreeMap<String, Known>,
+    /// The inputs of the run.
+    pub(super) inputs: Inputs,
+    /// The tasks for which something is evaluated, by place in the plan.
+    pub(super) evaluating: HashMap<usize, Evaluating>,
+    /// Number of evaluations so far.
+    pub(super) evaluations: u64,
+    /// The tasks that have a slot for an attempt whose program is rendered, by place in the
+    /// plan, with the agent that has the slot.
+    pub(super) preparing: HashMap<usize, AgentId>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
     /// The tasks that have fanned out over items that cannot be read again, with the failure.
@@ -227,7 +239,11 @@ impl Open {
             judged: HashMap::new(),
             cancelled: HashMap::new(),
             waiting_for_resume: BTreeSet::new(),
-            values: outputs,
+            values: outputs.iter().map(|(name, value)| (name.clone(), Known::of(value))).collect(),
+            inputs: Inputs::new(settings.inputs.clone()),
+            evaluating: HashMap::new(),
+            evaluations: 0,
+            preparing: HashMap::new(),
             items: HashMap::new(),
             lost_items: HashMap::new(),
             growing: HashMap::new(),

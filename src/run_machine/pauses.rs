@@ -115,7 +115,7 @@ impl RunMachine {
         let waits = |(_, task): (&Name, &TaskStatus)| {
             task.state.is_end() || task.state == TaskState::Pending || task.waits_for_resume()
         };
-        if !self.state.tasks().all(waits) {
+        if !self.open.evaluating.is_empty() || !self.state.tasks().all(waits) {
             return;
         }
         self.open.is_finishing = true;

@@ -11,10 +11,9 @@ use serde_json::json;
 use super::action::Haste;
 use super::asking::Waiting;
 use super::open::Stage;
-use super::scope;
 use super::tasks::CHANGED;
 use super::timers::Timer;
-use super::{Action, RunMachine};
+use super::{Action, Made, RunMachine};
 use crate::event::{Draft, PauseCause, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
@@ -65,26 +64,27 @@ impl RunMachine {
     }
 
     fn ask_for_approval(&mut self, place: usize) {
-        let (spec, attempt) = (self.spec(place), self.status(place).map_or(0, |s| s.attempt));
-        let Some(approval) = self.approval(place) else { return };
-        let (message, shown) = match self.scope_of(place).approval(spec, approval) {
+        let attempt = self.status(place).map_or(0, |status| status.attempt);
+        let Some(question) = self.question(place) else { return };
+        let (message, shown) = match question {
             Ok(rendered) => rendered,
-            Err((key, error)) => {
-                let failed = self.failed(place, attempt, scope::template_failure(key, &error));
+            Err(failure) => {
+                let failed = self.failed(place, attempt, failure);
                 return self.end_unstarted(place, failed);
             }
         };
         let content = self.content_of_question(place, &message, &shown);
         if let Some(output) = self.kept_answer(place, &content) {
-            return self.check_output(place, output, Some(content));
+            return self.check_output(place, Made::Whole(output), Some(content));
         }
+        let Some(approval) = self.approval(place) else { return };
         let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
         let until_ms =
             limit.map(|limit| self.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
         // The number of the record makes the id new, also when a task asks again.
         let id = CallKey::derive(
             self.settings.run,
-            &AgentId::main(&spec.name, attempt + 1),
+            &AgentId::main(self.name(place), attempt + 1),
             0,
             0,
             ApprovalKind::Approval.as_str(),
@@ -110,7 +110,7 @@ impl RunMachine {
             "by": answer.by,
             "at_ms": at_ms,
         });
-        self.check_output(place, Output::whole(value.to_string()), None);
+        self.check_output(place, Made::Whole(Output::whole(value.to_string())), None);
     }
 
     /// Returns the failure of an approval that was not given.
@@ -302,6 +302,7 @@ impl RunMachine {
             && open.asking.is_quiet()
             && open.proposed.is_empty()
             && open.checking.is_empty()
+            && open.evaluating.is_empty()
             && open.growing.is_empty()
             && open.coming.is_empty()
             && open.spawning.is_empty()

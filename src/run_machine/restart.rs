@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::agents::PARENT_ENDED;
 use super::open::Stage;
 use super::slots::Rank;
@@ -16,6 +14,7 @@ use super::{CancelTarget, RunMachine, scope};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentUse;
+use crate::template::Known;
 use crate::turn::Outcome;
 
 /// Reason for ending an agent whose task is gone from the configuration.
@@ -29,12 +28,12 @@ impl RunMachine {
                 self.open.left_of_task.entry(agent.task.clone()).or_default().push(id);
             }
         }
-        for (task, output) in &mut self.open.values {
-            let task = self.settings.plan.task(task);
-            *output = match task {
-                Some(task) => scope::value_of(task, output.take()),
+        for (task, value) in &mut self.open.values {
+            let (task, output) = (self.settings.plan.task(task), std::mem::take(value));
+            *value = match task {
+                Some(task) => scope::value_of(task, output),
                 // An instance: the plan learns of it below.
-                None => json!({ "output": output.take() }),
+                None => Known::object([("output", output)]),
             };
         }
         let written = self.settings.plan.tasks().len();

@@ -3,9 +3,9 @@
 //! Pure: a live run and a forecast render the same programs.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Value};
 
@@ -16,7 +16,7 @@ use crate::output::Text;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
 use crate::spec::{Approval, TaskSpec, Work};
-use crate::template::{self, TemplateError};
+use crate::template::{self, Known, TemplateError, Values};
 use crate::turn::question::{self, Shown};
 use crate::turn::{Command, Program};
 
@@ -26,65 +26,83 @@ const VARIABLE_BYTES: usize = 120 * 1024;
 /// The variable by which a command gets the key of its task.
 const KEY_VARIABLE: &str = "IDEMPOTENCY_KEY";
 
+/// The inputs of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Inputs {
+    map: Arc<Map<String, Value>>,
+    known: Known,
+}
+
+impl Inputs {
+    /// Makes them shareable.
+    pub(crate) fn new(map: Map<String, Value>) -> Self {
+        Self { known: Known::of(&map), map: Arc::new(map) }
+    }
+}
+
 /// The values that the templates of a run's tasks may name.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     /// The run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: &'a str,
     /// The inputs.
-    pub inputs: &'a Map<String, Value>,
+    pub inputs: &'a Inputs,
     /// The values of the tasks that have ended, by name, made by [`ended`].
-    pub ended: &'a Map<String, Value>,
+    pub ended: &'a BTreeMap<String, Known>,
     /// The item of an instance of a fan-out.
-    pub item: Option<Item<'a>>,
+    pub item: Option<&'a Item>,
 }
 
 /// The item on which an instance of a fan-out works.
-#[derive(Clone, Copy, Debug)]
-pub struct Item<'a> {
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Item {
     /// The name of the item in templates.
-    pub name: &'a str,
+    pub name: String,
     /// The item.
-    pub value: &'a Value,
+    pub value: Known,
     /// The key of the item.
-    pub key: &'a str,
+    pub key: String,
     /// The number of the instance, from 0.
     pub number: usize,
-    /// The tasks whose values the templates read.
-    pub reads: &'a BTreeSet<String>,
 }
 
 /// The value of a dependency that has not ended: a task that needs only some of its dependencies
 /// may start before the others end.
-static NOT_ENDED: LazyLock<Value> = LazyLock::new(|| {
+static NOT_ENDED: LazyLock<Known> = LazyLock::new(|| {
     let state = TaskState::Pending.as_str();
-    serde_json::json!({ "output": null, "outputs": null, "partial": null, "state": state, "error": null })
+    Known::of(&serde_json::json!({
+        "output": null, "outputs": null, "partial": null, "state": state, "error": null,
+    }))
 });
 
 impl Scope<'_> {
     /// Returns the values for the templates of one task.
     #[must_use]
-    pub fn values(&self, task: &TaskSpec) -> Value {
+    pub(crate) fn values(&self, task: &TaskSpec) -> Values {
         // A template may name only the task's dependencies. To copy all outputs for each task would
         // take time quadratic in the number of tasks.
         let within = task.within.as_ref();
         let named = task.depends_on.iter().filter_map(|name| {
             Some((name, within.map_or(Some(name.as_str()), |within| within.local(name))?))
         });
-        let named =
-            named.filter(|(_, local)| self.item.is_none_or(|item| item.reads.contains(*local)));
-        let value = |name: &Name| self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED);
+        let value = |name: &Name| self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED).clone();
         let tasks: BTreeMap<_, _> = named.map(|(name, local)| (local, value(name))).collect();
-        let mut values = serde_json::json!({
-            "inputs": self.inputs_of(task),
-            "tasks": tasks,
-            "run": { "id": self.run, "name": self.workflow },
-        });
+        let run = serde_json::json!({ "id": self.run, "name": self.workflow });
+        let mut values = Values::default();
+        values.set(
+            "inputs",
+            match within {
+                Some(within) => Known::of(&within.inputs),
+                None => self.inputs.known.clone(),
+            },
+        );
+        values.set("tasks", Known::object(tasks));
+        values.set("run", Known::of(&run));
         if let Some(item) = self.item {
-            values[item.name] = item.value.clone();
-            values["instance"] = serde_json::json!({ "index": item.number, "key": item.key });
+            values.set(&item.name, item.value.clone());
+            values.set("instance", instance(item.number, &item.key));
         }
         values
     }
@@ -93,8 +111,11 @@ impl Scope<'_> {
     ///
     /// # Errors
     /// Returns the key whose template cannot be rendered, with the error.
-    pub fn program(&self, task: &TaskSpec) -> Result<Program, (&'static str, TemplateError)> {
-        let values = self.values(task);
+    pub(crate) fn program(
+        &self,
+        task: &TaskSpec,
+    ) -> Result<Program, (&'static str, TemplateError)> {
+        let values = self.values(task).known();
         match &task.work {
             Work::Agent { agent, prompt } => {
                 let mut prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
@@ -120,21 +141,27 @@ impl Scope<'_> {
             let local = task.within.as_ref().and_then(|within| within.local(name));
             let shown = local.unwrap_or(name.as_str());
             let ended = self.ended.get(name.as_str()).unwrap_or(&NOT_ENDED);
-            let output = ended.get("outputs").or(ended.get("output")).unwrap_or(&Value::Null);
-            let text = match output {
-                Value::Null => {
-                    let state = ended["state"].as_str().unwrap_or_default();
-                    prompt.push_str(&format!("\n\n<output task=\"{shown}\" state=\"{state}\"/>"));
-                    continue;
-                }
-                Value::String(text) => Cow::Borrowed(text.trim_end()),
-                value => Cow::Owned(value.to_string()),
+            let output = ended.get("outputs").or(ended.get("output")).unwrap_or_default();
+            let field = |name: &str| ended.get(name).unwrap_or_default();
+            let text = match output.as_str() {
+                Some(text) => Cow::Borrowed(text.trim_end()),
+                None => Cow::Owned(match output.to_json() {
+                    Value::Null => {
+                        let state = field("state");
+                        let state = state.as_str().unwrap_or_default();
+                        prompt
+                            .push_str(&format!("\n\n<output task=\"{shown}\" state=\"{state}\"/>"));
+                        continue;
+                    }
+                    value => value.to_string(),
+                }),
             };
             if let Some(rest) = left.checked_sub(measure::estimate(&text)) {
                 left = rest;
                 prompt.push_str(&format!("\n\n<output task=\"{shown}\">\n{text}\n</output>"));
             } else {
-                let (path, bytes) = (ended["output_path"].as_str().unwrap_or_default(), text.len());
+                let (path, bytes) = (field("output_path"), text.len());
+                let path = path.as_str().unwrap_or_default();
                 prompt.push_str(&format!(
                     "\n\n<output task=\"{shown}\" path=\"{path}\" bytes=\"{bytes}\"/>"
                 ));
@@ -146,12 +173,12 @@ impl Scope<'_> {
     ///
     /// # Errors
     /// Returns the key whose template cannot be rendered, with the error.
-    pub fn approval(
+    pub(crate) fn approval(
         &self,
         task: &TaskSpec,
         approval: &Approval,
     ) -> Result<(String, Vec<Shown>), (&'static str, TemplateError)> {
-        let values = self.values(task);
+        let values = self.values(task).known();
         let message = template::render(&approval.message, &values).map_err(|e| ("message", e))?;
         let (mut shown, mut room) = (Vec::new(), question::ALL_SHOWN_BYTES);
         for expression in &approval.show {
@@ -170,7 +197,7 @@ impl Scope<'_> {
         &self,
         task: &TaskSpec,
         run: &str,
-        values: &Value,
+        values: &Known,
     ) -> Result<Command, (&'static str, TemplateError)> {
         let rendered = |key, template: Option<&String>| {
             let text = template.map(|template| template::render(template, values)).transpose();
@@ -201,7 +228,7 @@ impl Scope<'_> {
         &self,
         task: &TaskSpec,
         templates: &BTreeMap<String, String>,
-        values: &Value,
+        values: &Known,
     ) -> Result<BTreeMap<String, String>, TemplateError> {
         let mut env = self.input_variables(task);
         for (name, text) in templates {
@@ -224,7 +251,7 @@ impl Scope<'_> {
 
     /// Returns the inputs that a task sees.
     fn inputs_of<'a>(&'a self, task: &'a TaskSpec) -> &'a Map<String, Value> {
-        task.within.as_ref().map_or(self.inputs, |within| &within.inputs)
+        task.within.as_ref().map_or(&self.inputs.map, |within| &within.inputs)
     }
 }
 
@@ -245,11 +272,15 @@ fn wrong(message: &str) -> TemplateError {
     TemplateError { message: message.to_owned(), line: 1, range: None }
 }
 
+/// Returns what templates of an instance may read of it.
+pub(super) fn instance(number: usize, key: &str) -> Known {
+    Known::of(&serde_json::json!({ "index": number, "key": key }))
+}
+
 /// Returns the value of a task's output for templates, from the output in its format.
 #[must_use]
-pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
-    let field = if task.fan_out.is_some() { "outputs" } else { "output" };
-    serde_json::json!({ field: output })
+pub(crate) fn value_of(task: &TaskSpec, output: Known) -> Known {
+    Known::object([(if task.fan_out.is_some() { "outputs" } else { "output" }, output)])
 }
 
 /// Returns the value of an ended task for templates, made from that of its output and from what it had
@@ -257,19 +288,19 @@ pub(crate) fn value_of(task: &TaskSpec, output: Value) -> Value {
 #[must_use]
 pub(crate) fn ended(
     status: &TaskStatus,
-    mut value: Value,
+    value: &Known,
     partial: Option<&str>,
     results: Option<&Path>,
-) -> Value {
+) -> Known {
     let error = status.failure.as_ref().map(ToString::to_string);
-    value["partial"] = partial.into();
-    value["state"] = status.state.as_read().into();
-    value["error"] = error.into();
-    if let Some(results) = results {
+    let own = ["output", "outputs"].into_iter().filter_map(|name| Some((name, value.get(name)?)));
+    let path = results.map(|results| {
         let path = status.output.as_ref().map(|output| results.join(output.file_name()));
-        value["output_path"] = path.map(|path| path.to_string_lossy().into_owned()).into();
-    }
-    value
+        ("output_path", Known::of(&path.map(|path| path.to_string_lossy().into_owned())))
+    });
+    let state = ("state", Known::of(&status.state.as_read()));
+    let partial = ("partial", Known::of(&partial));
+    Known::object(own.chain([partial, state, ("error", Known::of(&error))]).chain(path))
 }
 
 /// Returns the failure of a task whose key `key` cannot be rendered.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::RunMachine;
-use super::scope::{self, Scope};
+use super::evaluation::Wanted;
+use super::scope;
 use super::slots::Rank;
 use super::timers::Timer;
 use super::turns::Owner;
+use super::{Made, RunMachine};
 use crate::event::{Draft, Event};
 use crate::failure::Failure;
 use crate::id::AgentId;
@@ -17,7 +18,6 @@ use crate::plan::{
 };
 use crate::run_state::TaskStatus;
 use crate::spec::TaskSpec;
-use crate::template;
 use crate::turn::{AgentSpawned, Program};
 
 /// Reason for ending an agent whose task is now made from other content.
@@ -31,7 +31,7 @@ pub(super) const SUPERSEDED: &str = "its task continues without it";
 
 /// The way in which an attempt of a task begins.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Beginning {
+enum Beginning {
     /// The attempt fails at once: a template cannot be rendered.
     Fails(Failure),
     /// The task takes the result that was made earlier from the same content.
@@ -78,7 +78,16 @@ impl RunMachine {
             | TaskState::Cancelled
             | TaskState::Reused => return,
         }
-        match self.unstarted(place) {
+        let next = self.unstarted(place);
+        if self.open.preparing.contains_key(&place) {
+            let holds = self.open.is_disk_full || self.holds_starts();
+            match next {
+                Unstarted::Starts if !self.is_prepared(place) => return,
+                Unstarted::Starts if !holds => return self.start_task(place),
+                _ => self.give_back(place),
+            }
+        }
+        match next {
             Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
             Unstarted::Starts if self.is_approval(place) => self.decide_approval(place),
             Unstarted::Starts if self.is_graph(place) => self.complete_graph(place),
@@ -90,6 +99,7 @@ impl RunMachine {
             }
             Unstarted::Becomes(event) => {
                 self.open.slots.forget_task(place);
+                self.open.evaluating.remove(&place);
                 match *event {
                     Event::TaskReady(_) => self.record_task(place, *event),
                     event => self.end_unstarted(place, event),
@@ -140,23 +150,20 @@ impl RunMachine {
 
     /// Returns the change of a task that waits for its dependencies, if there is one. A task whose
     /// dependency failed is skipped unless its `join` allows it.
-    fn pending(&self, place: usize) -> Option<Event> {
-        let task = self.spec(place);
-        match self.agenda.readiness(place, task.effective_join()) {
+    fn pending(&mut self, place: usize) -> Option<Event> {
+        match self.agenda.readiness(place, self.spec(place).effective_join()) {
             Readiness::Ready if self.waits_for_content(place) => self.not_to_start(place),
             Readiness::Wait => self.not_to_start(place),
             Readiness::Skip => Some(self.skipped(place)),
-            Readiness::Ready => match &task.when {
+            Readiness::Ready => match self.spec(place).when.clone() {
                 None => Some(TaskReady {}.into()),
-                Some(when) => match template::is_true(when, &self.scope().values(task)) {
+                Some(when) => match self.truth(place, Wanted::When)? {
                     Ok(true) => Some(TaskReady {}.into()),
                     Ok(false) => {
                         let reason = format!("`when` is false: {when}");
                         Some(TaskSkipped { reason, because: None }.into())
                     }
-                    Err(error) => {
-                        Some(self.failed(place, 0, scope::template_failure("when", &error)))
-                    }
+                    Err(failure) => Some(self.failed(place, 0, failure)),
                 },
             },
         }
@@ -207,10 +214,19 @@ impl RunMachine {
         has_agents
     }
 
-    /// Begins an attempt of a task that has got a slot.
+    /// Begins an attempt of a task that has got a slot, or keeps the slot until its program is rendered.
     pub(super) fn start_task(&mut self, place: usize) {
-        let owner = self.owner(place, Rank::Main);
-        match self.beginning(place) {
+        let Some(beginning) = self.beginning(place) else {
+            let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
+            let agent = AgentId::main(self.name(place), attempt);
+            self.take_slot(place, agent.clone());
+            self.open.preparing.insert(place, agent);
+            return;
+        };
+        if !matches!(beginning, Beginning::Starts { .. } | Beginning::GoesOn(..)) {
+            self.give_back(place);
+        }
+        match beginning {
             Beginning::Fails(failure) => {
                 let attempt = self.status(place).map_or(0, |status| status.attempt);
                 let failed = self.failed(place, attempt, failure);
@@ -218,22 +234,35 @@ impl RunMachine {
             }
             Beginning::Reuses { key, output } => {
                 if !self.wait_for_agents(place, REUSED) {
-                    self.check_output(place, output, Some(key));
+                    self.check_output(place, Made::Whole(output), Some(key));
                 }
             }
             Beginning::GoesOn(agent, started) => {
-                self.open.slots.begin(agent, Rank::Main, owner, place);
+                self.take_slot(place, agent);
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
                 if let Some(failure) = self.bound(place, 1) {
+                    self.give_back(place);
                     let attempt = self.status(place).map_or(0, |status| status.attempt);
                     let failed = self.failed(place, attempt, failure);
                     return self.end_unstarted(place, failed);
                 }
-                if !self.wait_for_agents(place, CHANGED) {
-                    self.start_attempt(place, key, program);
+                match self.wait_for_agents(place, CHANGED) {
+                    true => self.give_back(place),
+                    false => self.start_attempt(place, key, program),
                 }
+            }
+        }
+    }
+
+    /// Gives a slot to the agent of a task. The turn counts once, when the slot is taken.
+    fn take_slot(&mut self, place: usize, agent: AgentId) {
+        match self.open.preparing.remove(&place) {
+            Some(before) => self.open.slots.hand_over(&before, agent),
+            None => {
+                let owner = self.owner(place, Rank::Main);
+                self.open.slots.begin(agent, Rank::Main, owner, place);
             }
         }
     }
@@ -243,8 +272,7 @@ impl RunMachine {
         let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
         let task = self.name(place).clone();
         let agent = AgentId::main(&task, attempt);
-        let owner = self.owner(place, Rank::Main);
-        self.open.slots.begin(agent.clone(), Rank::Main, owner, place);
+        self.take_slot(place, agent.clone());
         self.open.proposed.insert(place);
         self.count_from_now(place);
         let started = self.started(place, attempt, &agent, key);
@@ -254,17 +282,16 @@ impl RunMachine {
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 
-    /// Decides in which way the next attempt of a task begins.
-    #[must_use]
-    pub fn beginning(&self, place: usize) -> Beginning {
-        let task = self.spec(place);
-        let program = match self.scope_of(place).program(task) {
+    /// Decides in which way the next attempt of a task begins. Returns `None` if its program must be rendered
+    /// first.
+    fn beginning(&mut self, place: usize) -> Option<Beginning> {
+        let program = match self.program(place, Wanted::Program)? {
             Ok(program) => program,
-            Err((key, error)) => return Beginning::Fails(scope::template_failure(key, &error)),
+            Err(failure) => return Some(Beginning::Fails(failure)),
         };
         let key = self.content(place, &program).key();
         if let Some(output) = self.kept_result(place, &key) {
-            return Beginning::Reuses { key, output };
+            return Some(Beginning::Reuses { key, output });
         }
         let status = self.status(place).filter(|status| status.is_held());
         let same = status.filter(|status| status.key.as_ref() == Some(&key));
@@ -273,23 +300,10 @@ impl RunMachine {
             // attempt.
             Some((agent, attempt)) if self.open.told(&agent).is_none() => {
                 let started = self.started(place, attempt, &agent, key);
-                Beginning::GoesOn(agent, started)
+                Some(Beginning::GoesOn(agent, started))
             }
-            Some(_) | None => Beginning::Starts { key, program },
+            Some(_) | None => Some(Beginning::Starts { key, program }),
         }
-    }
-
-    /// Returns the values that templates of tasks may name at this moment.
-    #[must_use]
-    pub fn scope(&self) -> Scope<'_> {
-        let super::Settings { run, workflow, inputs, .. } = &self.settings;
-        Scope { run: *run, workflow, inputs, ended: &self.open.values, item: None }
-    }
-
-    /// Returns the values that the templates of one task may name at this moment.
-    #[must_use]
-    pub fn scope_of(&self, place: usize) -> Scope<'_> {
-        Scope { item: self.item(place), ..self.scope() }
     }
 
     /// Handles a recorded change of a task.
@@ -319,6 +333,7 @@ impl RunMachine {
             agent.iter().for_each(|agent| self.open.slots.release(agent));
             self.release_locks(place);
             self.open.judged.remove(&place);
+            self.open.evaluating.remove(&place);
         }
         if state.is_end() {
             self.open.shares.ended(place);
@@ -345,7 +360,7 @@ impl RunMachine {
         if let Some(status) = self.state.task(&name) {
             let results = self.settings.plan.is_read_as_file(place);
             let results = results.then_some(self.settings.results.as_path());
-            let value = scope::ended(status, known, self.state.partial(status), results);
+            let value = scope::ended(status, &known, self.state.partial(status), results);
             for (instance, _) in &status.instances {
                 self.open.values.remove(instance.as_str());
             }
@@ -365,7 +380,7 @@ impl RunMachine {
 
     /// Returns the record of the start of an attempt.
     fn started(&self, place: usize, attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
-        let item = self.item(place).map(|item| item.key.to_owned());
+        let item = self.item(place).map(|item| item.key);
         TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key), item }
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use super::evaluation::Evaluation;
 use super::{
     Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Proposal, Refused,
     RunMachine, Settings, Start,
@@ -26,6 +27,7 @@ use crate::run_machine::reopening::Reopening;
 use crate::run_state::{AgentStatus, Retry, RunState, TaskStatus};
 use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
+use crate::template::Known;
 use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer, Verdict};
 use crate::turn::{AgentEnded, Cause, CheckPlace, Outcome};
 
@@ -96,6 +98,8 @@ enum Pending {
     Step(AgentId),
     Folded(AgentId),
     Checked(Name, Output),
+    /// Templates of a task are evaluated.
+    Evaluated(Box<Evaluation>),
     Notified,
     Gone(AgentId, Option<String>),
     /// The end of an agent without an actor is recorded.
@@ -800,8 +804,9 @@ impl World {
                     assert_eq!(told, None, "{request} was told twice\n{}", self.story());
                 }
                 Action::Notify { .. } => self.pending.push(Pending::Notified),
+                Action::Evaluate(evaluation) => self.pending.push(Pending::Evaluated(evaluation)),
                 Action::CheckOutput { task, output, .. } => {
-                    self.pending.push(Pending::Checked(task, output));
+                    self.pending.push(Pending::Checked(task, output.output()));
                 }
                 Action::RunHook { hook, .. } => {
                     self.hooks_run.push(hook);
@@ -904,7 +909,12 @@ impl World {
             Pending::Folded(agent) => self.machine.agent_folded(now, &agent),
             Pending::Checked(task, output) => {
                 let read = self.machine.plan().task(&task).expect("a task").read(&output.text);
-                self.machine.output_checked(now, &task, read.map(|value| (value, output)));
+                let read = read.map(|value| (Known::of(&value), output));
+                self.machine.output_checked(now, &task, read);
+            }
+            Pending::Evaluated(evaluation) => {
+                let (task, number) = (&evaluation.task, evaluation.number);
+                self.machine.evaluated(now, task, number, evaluation.evaluate());
             }
             Pending::Hooked(hook) => {
                 let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());

@@ -92,6 +92,10 @@ pub struct TaskStatus {
     /// Number of the record with which its latest attempt, or its fan-out, began.
     #[serde(default)]
     pub began_seq: u64,
+    /// Number of the last record that was known when the items of its fan-out were read; absent if that
+    /// is the record with which it began.
+    #[serde(default)]
+    pub items_seen: Option<u64>,
     /// Number of the record of its end.
     #[serde(default)]
     pub ended_seq: u64,

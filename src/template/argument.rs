@@ -4,9 +4,8 @@
 //! been written with it.
 
 use minijinja::machinery::{Token, tokenize};
-use serde_json::Value;
 
-use super::TemplateError;
+use super::{Known, TemplateError};
 
 /// An argument that cannot be given to the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +70,7 @@ pub fn is_template(template: &str) -> bool {
 ///
 /// # Errors
 /// Returns an error if the template cannot be rendered, or if a value would become an option.
-pub fn render(template: &str, values: &Value) -> Result<Option<String>, BadArgument> {
+pub fn render(template: &str, values: impl Into<Known>) -> Result<Option<String>, BadArgument> {
     let form = form(template);
     if !form.has_tags {
         return Ok(Some(template.to_owned()));

@@ -8,6 +8,8 @@
 
 use std::cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use minijinja::machinery::{
     CodeGenerator, Instruction, Instructions, Token, eval, make_string_output, parse, parse_expr,
@@ -49,7 +51,42 @@ const NAME: &str = "<string>";
 /// Marks a call of a filter or test that is looked up by its name each time.
 const NOT_KEPT: u8 = !0;
 
-thread_local!(static LEFT: cell::Cell<usize> = const { cell::Cell::new(0) });
+thread_local! {
+    static LEFT: cell::Cell<usize> = const { cell::Cell::new(0) };
+    static STOP: cell::RefCell<Option<Stop>> = const { cell::RefCell::new(None) };
+}
+
+/// Tells the evaluations of a thread to stop. Cloning shares it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Lets what is being evaluated end with an error at its next step.
+    pub fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does work whose evaluations end when they are told to.
+pub fn until<T>(stop: &Stop, work: impl FnOnce() -> T) -> T {
+    struct Restore(Option<Stop>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STOP.set(self.0.take());
+        }
+    }
+    let _restore = Restore(STOP.replace(Some(stop.clone())));
+    work()
+}
+
+/// Fails if the evaluations of this thread are to stop.
+pub(super) fn go_on() -> Result<(), Error> {
+    let is_stopped = |stop: &Stop| stop.0.load(Ordering::Relaxed);
+    match STOP.with_borrow(|stop| stop.as_ref().is_some_and(is_stopped)) {
+        true => Err(Error::new(ErrorKind::OutOfFuel, "the template takes too long")),
+        false => Ok(()),
+    }
+}
 
 /// Adds what rewritten instructions call.
 pub(super) fn prepare(environment: &mut Environment<'static>) {
@@ -220,6 +257,7 @@ fn bounded<'s>(from: &Instructions<'s>) -> Instructions<'s> {
 
 /// Takes bytes from what is left for the rendering.
 fn charge(bytes: usize) -> Result<(), Error> {
+    go_on()?;
     match LEFT.get().checked_sub(bytes) {
         Some(left) => {
             LEFT.set(left);

@@ -1,7 +1,11 @@
 //! What the supervisor has done for its tasks, and what becomes of the run when it panics or takes long.
 
-use super::desk::{Desk, Done};
+use std::time::{Duration, Instant};
+
 use callsheet::fault::Helper;
+use serde_json::Value;
+
+use super::desk::{Desk, Done, Live};
 
 /// An expression over which MiniJinja panics.
 const PANICS: &str = "4 is divisibleby(0)";
@@ -109,4 +113,46 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
             scope.spawn(move || some.iter().for_each(check));
         }
     });
+}
+
+/// The time of day of the first such event of a task, in milliseconds.
+fn at(events: &[Value], task: &str, kind: &str) -> u64 {
+    let event = events.iter().find(|event| event["type"] == kind && event["task"] == task);
+    let event = event.unwrap_or_else(|| panic!("no {kind} of {task}: {events:?}"));
+    let time = event["ts"].as_str().and_then(|ts| ts.split('T').nth(1)).expect("a time");
+    let parts: Vec<u64> = time
+        .trim_end_matches('Z')
+        .split([':', '.'])
+        .map(|part| part.parse().expect("a number"))
+        .collect();
+    ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * 1_000 + parts[3]
+}
+
+#[test]
+fn slow_templates_delay_no_time_limit_and_no_cancel() {
+    let desk = Desk::commands(
+        "[tasks.limited]\nrun = 'sleep 30'\ntimeout = '1s'\n\
+         [tasks.slow]\nrun = 'true'\nenv = { X = '{{ run.id }}' }\n\
+         [tasks.when]\nrun = 'true'\nwhen = 'run.id == 1'\n\
+         [tasks.each]\nrun = 'true'\nforeach = '[1, 2]'\n",
+    );
+    let fault = "evaluation:delay:6000";
+    let live = Live::starting(desk.command(&["run", "--keep-going"]).env("CALLSHEET_FAULT", fault));
+    desk.wait_for_event("task.started", |event| event["task"] == "limited");
+    let began = Instant::now();
+    for task in ["slow", "when", "each"] {
+        desk.good(&["cancel", &format!("desk/{task}")]);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let ended = live.end();
+    assert_eq!(ended.code, 5, "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "an evaluation holds up nobody");
+    let events = desk.json(&["tail", "--json"]);
+    let limited = |kind| at(&events, "limited", kind);
+    let day = 24 * 3_600_000;
+    let took = (limited("task.failed") + day - limited("task.started")) % day;
+    assert!((1_000..1_250).contains(&took), "{took} ms");
+    for task in ["slow", "when", "each"] {
+        at(&events, task, "task.cancelled");
+    }
 }

@@ -7,7 +7,8 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::outputs;
+use super::evaluations::CRASHED;
+use super::outputs::{self, Check};
 use super::{State, Supervisor, SupervisorMsg, needed};
 use crate::actor::agent::{Agent, FoldError, Folded};
 use crate::actor::ends::{self, Idle};
@@ -93,15 +94,18 @@ impl Supervisor {
                 }
                 mail(state, &agent, AgentMsg::ProposalAnswered { call, answer });
             }
-            Action::CheckOutput { task, output, values, is_last } => {
+            Action::CheckOutput { task, output, path, is_last } => {
                 let plan = state.machine.plan();
                 let Some(spec) = plan.task(&task).cloned() else { return };
                 let is_read = plan.place(&task).is_some_and(|place| plan.is_read_as_file(place));
-                let (services, myself) = (self.services.clone(), myself.clone());
-                let check = async move {
-                    let spec = (&spec, is_read);
-                    outputs::check(&services, spec, output, &values, is_last).await
+                let check = Check {
+                    services: self.services.clone(),
+                    evaluations: state.evaluations.clone(),
+                    spec,
+                    is_read,
+                    is_last,
                 };
+                let (check, myself) = (check.of(output, path), myself.clone());
                 state.work.start(Helper::OutputCheck, check, move |checked| {
                     let message = match checked {
                         Ok(Ok(checked)) => SupervisorMsg::OutputChecked { task, checked },
@@ -115,6 +119,23 @@ impl Supervisor {
                     };
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(message);
+                });
+            }
+            Action::Evaluate(evaluation) => {
+                let (task, number) = (evaluation.task.clone(), evaluation.number);
+                let (crashed, myself) = (evaluation.failure(CRASHED), myself.clone());
+                let evaluate = state.evaluations.clone().evaluate(evaluation);
+                let (turn, told) = state.order.next();
+                let evaluate = async move {
+                    let result = evaluate.await;
+                    turn.await;
+                    result
+                };
+                state.work.start(Helper::EvaluationWait, evaluate, move |result| {
+                    let result = Box::new(result.unwrap_or(Err(crashed)));
+                    // A supervisor that has ended needs no result.
+                    let _ = myself.send_message(SupervisorMsg::Evaluated { task, number, result });
+                    drop(told);
                 });
             }
             Action::RunHook { hook, input } => {

@@ -16,6 +16,7 @@ use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::plan::Plan;
 use crate::spec::{FanOut, Limits, TaskSpec};
+use crate::template::Known;
 use crate::turn::{AgentEnded, Outcome};
 
 /// Plays a run in which each agent takes the time that `takes` gives it and records take none, and
@@ -73,9 +74,14 @@ fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) 
                     let end = now + Duration::from_millis(takes(agent.as_str()));
                     ends.push(Reverse((end, agent)));
                 }
+                Action::Evaluate(evaluation) => {
+                    let (task, number) = (&evaluation.task, evaluation.number);
+                    machine.evaluated(at(now), task, number, evaluation.evaluate());
+                }
                 Action::CheckOutput { task, output, .. } => {
+                    let output = output.output();
                     let value = serde_json::from_str(&output.text).unwrap_or(Value::Null);
-                    machine.output_checked(at(now), &task, Ok((value, output)));
+                    machine.output_checked(at(now), &task, Ok((Known::of(&value), output)));
                 }
                 Action::Finish(_) => return now,
                 _ => {}

@@ -11,6 +11,7 @@ use crate::id::Name;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
 use crate::spec::{FanOut, Limits, TaskSpec};
+use crate::template::{Known, Values};
 
 fn over(list: &str) -> FanOut {
     FanOut {
@@ -30,7 +31,9 @@ fn fanning(task_name: &str, fan_out: FanOut) -> TaskSpec {
 fn items_get_keys_that_tell_them_apart() {
     let by_name = |list: &str| FanOut { key: Some("{{ item.name }}".to_owned()), ..over(list) };
     let keys = |fan_out: FanOut| {
-        let items = Items::read(&fanning("t", fan_out), &json!({ "inputs": { "n": 2 } }), 4);
+        let mut values = Values::default();
+        values.set("inputs", Known::of(&json!({ "n": 2 })));
+        let items = Items::read(&fanning("t", fan_out), values, 4);
         items.map(|items| items.all.into_iter().map(|(key, _)| key).collect::<Vec<_>>())
     };
     assert_eq!(keys(over("[]")), Ok(vec![]));
