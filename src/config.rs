@@ -11,6 +11,7 @@
 mod agents;
 mod answers;
 mod approvals;
+mod bounds;
 mod check;
 mod compaction;
 mod compared;
@@ -335,6 +336,9 @@ fn read(
     // and names that its author knows.
     let raw = Settings::read_keys(&merged, &places);
     let setting = Setting { raw: &raw, root: &root, sources, shelf: &shelf, problems };
+    if !bounds::hold(setting) {
+        return None;
+    }
     let graphs = graphs::read(setting, &merged, texts, &mut places);
     let config = build(setting, &texts[0], &graphs);
     concern::concerns(setting);

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
+use super::bounds::PATTERN_BYTES;
 use super::concern::leads_outside;
 use super::diagnostic::{Giver, NO_HELP, Origin, Place, Problems};
 use super::raw::{Input, InputKind};
@@ -220,7 +221,7 @@ impl<'a> Rules<'a> {
             let message = format!("`pattern` does not fit an input of type `{kind}`");
             problems.error("bad_value", &at.key, message, NO_HELP);
         }
-        match Regex::new(text) {
+        match RegexBuilder::new(text).size_limit(PATTERN_BYTES).build() {
             Ok(regex) => rules.pattern = Some(regex),
             Err(error) => {
                 // The last line is the message; the lines before it draw the pattern.

@@ -227,6 +227,41 @@ fn files() -> Vec<Case> {
     ]
 }
 
+/// What is dear to compile.
+fn dear() -> Vec<Case> {
+    let rules = |list: &str, rule: &str, count| {
+        let rules = lines(count, |n| format!("'{}',", rule.replace('N', &n.to_string())));
+        format!("[permissions]\ndefault = 'ask'\n{list} = [{rules}]")
+    };
+    let inputs = |count| {
+        lines(count, |n| {
+            format!("\n[inputs.x{n}]\npattern = '(\\w{{1,100}}){{1,10}}'\ndefault = 'a'")
+        })
+    };
+    let agents = lines(300, |n| {
+        format!(
+            "\n[agents.a{n}]\nmodel='default'\ninstructions='x'\npermissions.deny=['bash(a *)','bash(b *)','bash(c *)','bash(d *)','bash(e *)','bash(f *)','bash(g *)']"
+        )
+    });
+    vec![
+        with(
+            "many rules",
+            rules("allow", "*N*(*a*bN*c*)", 40_000),
+            Refused,
+            "2000 permission rules",
+        ),
+        with(
+            "many rules that deny",
+            rules("deny", "*(**/xN*y*)", 40_000),
+            Refused,
+            "2000 permission rules",
+        ),
+        with("many agents with rules", agents, Refused, "2000 permission rules"),
+        with("many patterns", inputs(1_000), Refused, "200 inputs have a `pattern`"),
+        with("dear patterns", inputs(150), Refused, "is not a regular expression"),
+    ]
+}
+
 /// Files that are included.
 fn included() -> Vec<Case> {
     let include =
@@ -632,7 +667,7 @@ fn syntax() -> Vec<Case> {
         ),
         with(
             "20,000 agents without a model",
-            lines(20_000, |n| format!("[agents.a{n}]\n")),
+            lines(20_000, |n| format!("\n[agents.a{n}]\n")),
             Refused,
             "more mistakes",
         ),
@@ -778,7 +813,7 @@ fn judge(case: &Case) -> Vec<String> {
 #[test]
 fn every_hostile_configuration_ends_soon_and_shows_nothing() {
     let cases: Vec<Case> =
-        [files(), included(), templates(), syntax()].into_iter().flatten().collect();
+        [files(), included(), templates(), dear(), syntax()].into_iter().flatten().collect();
     assert!(cases.len() >= 120, "{}", cases.len());
     let queue = Mutex::new(VecDeque::from(cases));
     let found = Mutex::new(Vec::new());
