@@ -34,6 +34,7 @@ pub mod model_service;
 mod notify;
 pub mod permission;
 mod proposing;
+pub mod pulse;
 pub mod questions;
 mod recall;
 pub mod record_right;

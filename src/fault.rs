@@ -1,7 +1,7 @@
 //! Faults of helpers: a debug build can be made to let one kind of work panic, or to delay it.
 //!
 //! `CALLSHEET_FAULT=HELPER:panic` lets each work of that kind panic, `HELPER:panic:n` the n-th one;
-//! `HELPER:delay:MS` delays each by so many milliseconds. So tests can see what a run makes of it. A release build
+//! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. So tests can see what a run makes of it. A release build
 //! contains none of it.
 
 use std::time::Duration;
@@ -31,6 +31,10 @@ macro_rules! helpers {
 }
 
 helpers! {
+    /// One message of the supervisor.
+    Handler = "handler",
+    /// A decision of an agent about a long context, and the request that follows.
+    Context = "context",
     /// Sends what was decided to the journal.
     Recorder = "recorder",
     /// Stores long prompts before they are recorded.
@@ -135,7 +139,7 @@ mod debug {
     struct Asked {
         helper: Helper,
         fault: Fault,
-        /// The one that panics; all of them without a number.
+        /// The one that it happens to; all of them without a number.
         number: Option<u64>,
     }
 
@@ -146,17 +150,15 @@ mod debug {
 
     fn read(asked: &str) -> Option<Asked> {
         let mut parts = asked.split(':');
-        let (name, what, number) = (parts.next()?, parts.next()?, parts.next());
+        let name = parts.next()?;
         let helper = *Helper::ALL.iter().find(|helper| helper.name() == name)?;
-        let number = number.map(str::parse).transpose().ok()?;
-        Some(match what {
-            "panic" => Asked { helper, fault: Fault::Panic, number },
-            "delay" => {
-                let fault = Fault::Delay(Duration::from_millis(number?));
-                Asked { helper, fault, number: None }
-            }
+        let fault = match parts.next()? {
+            "panic" => Fault::Panic,
+            "delay" => Fault::Delay(Duration::from_millis(parts.next()?.parse().ok()?)),
             _ => return None,
-        })
+        };
+        let number = parts.next().map(str::parse).transpose().ok()?;
+        Some(Asked { helper, fault, number })
     }
 
     /// Returns the fault that work of this kind suffers now, if `CALLSHEET_FAULT` says so.
@@ -177,6 +179,7 @@ mod debug {
             assert_eq!(of("step:panic:2"), Some((Helper::Step, Fault::Panic, Some(2))));
             let delay = Fault::Delay(Duration::from_millis(40));
             assert_eq!(of("timer:delay:40"), Some((Helper::Timer, delay, None)));
+            assert_eq!(of("timer:delay:40:3"), Some((Helper::Timer, delay, Some(3))));
             assert_eq!((of("step:delay"), of("nobody:panic"), of("step:x:1")), (None, None, None));
             let names: std::collections::BTreeSet<_> =
                 Helper::ALL.iter().map(|helper| helper.name()).collect();

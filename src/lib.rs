@@ -35,6 +35,8 @@
 
 // Runs: started, followed, steered, waited for, resumed.
 #[doc(inline)]
+pub use crate::actor::pulse::Busy;
+#[doc(inline)]
 pub use crate::journal::torn::{Cut, CutError};
 #[doc(inline)]
 pub use crate::run::{

@@ -3,7 +3,8 @@
 //! It owns its context. Its handler folds recorded events into the machine and starts the next step
 //! as a task in a `JoinSet`. The task runs beside the mailbox and mails back the records that it
 //! made; the result of an earlier step is dropped. The handler never writes the journal and never
-//! waits.
+//! waits. A decision about a long context takes long: the agent waits for a processor beside its mailbox, and
+//! then decides while another thread does what its own would have done.
 
 mod past;
 mod sending;
@@ -11,7 +12,9 @@ mod summaries;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 pub use self::past::{FoldError, Folded};
@@ -30,7 +33,7 @@ use super::spans;
 use super::step::{Answers, Past, SlotReturn, StepContext};
 use super::summarise;
 use super::summary::SummaryError;
-use super::work::{Helper, Work};
+use super::work::{self, Helper, Work};
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, Name};
@@ -63,6 +66,10 @@ pub struct Agent {
     /// The answer that it judges, if it makes a check.
     pub judged: Option<Output>,
 }
+
+/// The characters of a view from which on the agent waits for a processor before it decides: with fewer a
+/// decision takes a few milliseconds at most.
+const LONG: usize = 128 * 1024;
 
 /// The state of an agent.
 #[derive(Debug)]
@@ -100,6 +107,9 @@ pub struct State {
     span: Span,
     /// The time of its last request, in milliseconds since the Unix epoch.
     requested_ms: Option<i64>,
+    /// The right to keep a processor busy with a long context, from the end of the step that waited for it
+    /// to the next decision.
+    processor: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
     /// The calls without a result when the last actor of this agent ended: looked up before
     /// anything else.
     lost: Vec<Lost>,
@@ -148,6 +158,7 @@ impl Actor for Agent {
             looked_over: false,
             span,
             requested_ms,
+            processor: Arc::default(),
             lost,
         })
     }
@@ -293,11 +304,38 @@ impl Agent {
             let context = self.context(state);
             return self.start(myself, state, lost_calls::look_up(context, lost));
         }
+        if state.processor.lock().is_some() {
+            work::long(Helper::Context, || self.decide(myself, state));
+            drop(state.processor.lock().take());
+        } else if state.machine.view().chars() > LONG {
+            self.wait_for_processor(myself, state);
+        } else {
+            self.decide(myself, state);
+        }
+    }
+
+    /// Waits beside the mailbox until the agent may keep a processor busy.
+    fn wait_for_processor(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
+        let (processors, right) = (self.services.processors.clone(), state.processor.clone());
+        let cancel = state.cancel.clone();
+        self.start(myself, state, async move {
+            tokio::select! {
+                () = cancel.cancelled() => Err(StepError::Cancelled),
+                processor = processors.acquire_owned() => {
+                    *right.lock() = processor.ok();
+                    Ok(Vec::new())
+                }
+            }
+        });
+    }
+
+    /// Decides what the agent does next, and starts it.
+    fn decide(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
         match self.next(state) {
             Action::LookedOver(events) => {
                 state.looked_over = true;
                 match events.is_empty() {
-                    true => self.advance(myself, state),
+                    true => self.decide(myself, state),
                     false => self.record(myself, state, events),
                 }
             }
@@ -307,7 +345,7 @@ impl Agent {
             Action::Summarise(summarise) => self.summarise(myself, state, *summarise),
             Action::Defer => {
                 state.machine.defer_summary();
-                self.advance(myself, state);
+                self.decide(myself, state);
             }
             Action::NothingToSummarise(requested) => {
                 let failed = compaction_step::failed(&SummaryError::NothingToCover, None);

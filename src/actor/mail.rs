@@ -102,6 +102,31 @@ pub enum SupervisorMsg {
     JournalFailed(JournalError),
 }
 
+impl SupervisorMsg {
+    /// Returns what the message is about, for people: a task, an agent, or words.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Self::Delegate(delegation) => delegation.parent.to_string(),
+            Self::Propose(proposal) => proposal.agent.to_string(),
+            Self::SlotWanted(agent) | Self::Folded(agent) | Self::Compact { agent, .. } => {
+                agent.to_string()
+            }
+            Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => task.to_string(),
+            Self::News => "what was recorded".to_owned(),
+            Self::Ask(_) | Self::Answer { .. } => "a question".to_owned(),
+            Self::Cancel { .. } => "a cancellation".to_owned(),
+            Self::Interrupt { .. } => "an interruption".to_owned(),
+            Self::Wake => "a time limit".to_owned(),
+            Self::HookEnded(_) => "a hook".to_owned(),
+            Self::Notified => "a notification".to_owned(),
+            Self::StartService(_) => "a service".to_owned(),
+            Self::Disk(_) | Self::HelperCrashed(_) | Self::JournalFailed(_) => {
+                "the journal".to_owned()
+            }
+        }
+    }
+}
+
 /// The mail of an agent.
 #[derive(Debug)]
 pub enum AgentMsg {

@@ -11,12 +11,13 @@ use std::sync::atomic::AtomicU64;
 
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::addresses::Addresses;
 use super::briefing::{Briefing, Briefings, Stock};
 use super::mail::SupervisorMsg;
 use super::model_service::ModelService;
+use super::pulse::Pulse;
 use super::replies::Replies;
 use super::work::{self, Helper};
 
@@ -101,6 +102,11 @@ pub struct Services {
     /// The answers to requests from outside the actors, by the number of the request: true if the
     /// part of the run that the request names exists.
     pub requests: Replies<u64, bool>,
+    /// What the supervisor is at.
+    pub pulse: Pulse,
+    /// The processors that agents with long contexts may keep busy at a time: others wait, so that what is
+    /// due in the run is not late.
+    pub processors: Arc<Semaphore>,
     /// What became of answers to questions, by the number of the request.
     pub verdicts: Replies<u64, Verdict>,
     /// The number of the next model call or summary.

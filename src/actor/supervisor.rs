@@ -37,6 +37,7 @@ use super::services::Services;
 use super::transcript_writer::Feed;
 use super::work::{Helper, Work};
 use crate::event::Draft;
+use crate::fault;
 use crate::foreign::Panicked;
 use crate::id::{AgentId, Name};
 use crate::journal::disk_space::DiskSpace;
@@ -200,10 +201,12 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMsg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        self.services.pulse.begins("the beginning of the run".to_owned());
         let now = state.now();
         state.machine.begin(now);
         state.take_in();
         self.perform(&myself, state).await;
+        self.services.pulse.rests();
         Ok(())
     }
 
@@ -213,6 +216,10 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        self.services.pulse.begins(message.subject());
+        if let Some(fault) = fault::of(Helper::Handler) {
+            fault.happen();
+        }
         let now = state.now();
         match message {
             SupervisorMsg::News => state.take_in(),
@@ -264,6 +271,7 @@ impl Actor for Supervisor {
             }
         }
         self.perform(&myself, state).await;
+        self.services.pulse.rests();
         Ok(())
     }
 
@@ -274,6 +282,7 @@ impl Actor for Supervisor {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        self.services.pulse.begins("the end of an actor".to_owned());
         match event {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             SupervisionEvent::ActorTerminated(cell, _, reason) => {
@@ -286,6 +295,7 @@ impl Actor for Supervisor {
             }
         }
         self.perform(&myself, state).await;
+        self.services.pulse.rests();
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::{AbortHandle, JoinSet};
 
 pub(super) use crate::fault::Helper;
@@ -93,6 +94,21 @@ pub(super) async fn blocking<T: Send + 'static>(
         // A blocking task is lost only when the runtime shuts down.
         Err(_) => Panicked("the program ends".to_owned()),
     })
+}
+
+/// Does work that takes long on this thread, while another one does what this one would have done.
+pub(super) fn long<T>(helper: Helper, work: impl FnOnce() -> T) -> T {
+    let work = || {
+        if let Some(fault) = fault::of(helper) {
+            fault.happen();
+        }
+        work()
+    };
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        // There is no other thread.
+        _ => work(),
+    }
 }
 
 /// Does work on a thread of its own that nobody waits for.

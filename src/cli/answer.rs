@@ -170,6 +170,9 @@ fn give(project: &Project, pending: &Pending, answer: PersonsAnswer) -> Result<G
                     Verdict::Closing | Verdict::Unknown => {}
                 },
                 Ok(control::Answer { error: Some(error), .. }) => trouble = error,
+                Ok(control::Answer { busy: Some(busy), .. }) => {
+                    trouble = format!("the supervisor of the run is {busy}");
+                }
                 Ok(_) => {}
                 Err(error) => trouble = error.to_string(),
             }

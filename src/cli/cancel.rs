@@ -50,7 +50,14 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
         return without_owner(project, &dir, &part);
     }
     match control::ask(&dir, &request(&part)) {
-        Ok(answer) if answer.found => wait(project, &dir, &part),
+        Ok(answer) if answer.found => {
+            if let Some(busy) = answer.busy {
+                complain(&format!(
+                    "note: the supervisor of the run is {busy}: it hears of this then"
+                ));
+            }
+            wait(project, &dir, &part)
+        }
         Ok(control::Answer { error: Some(error), .. }) => {
             complain(&format!("error: the process that drives the run refused: {error}"));
             Exit::Failed

@@ -18,7 +18,14 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
     };
     let request = Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
     match control::ask(&dir, &request) {
-        Ok(answer) if answer.found => Exit::Done,
+        Ok(answer) if answer.found => {
+            if let Some(busy) = answer.busy {
+                complain(&format!(
+                    "note: the supervisor of the run is {busy}: it hears of this then"
+                ));
+            }
+            Exit::Done
+        }
         Ok(control::Answer { error: Some(error), .. }) => {
             complain(&format!("error: the process that drives the run refused: {error}"));
             Exit::Failed

@@ -13,6 +13,7 @@ use crate::journal::file::RunDir;
 use crate::journal::{JournalError, snapshot, stamp, walk, witness};
 use crate::printable;
 use crate::report::{self, Row};
+use crate::run::control;
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let runs = match project.listed() {
@@ -61,6 +62,11 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let error = match read.and_then(|()| sound()) {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
+            if let (Some(run), true) = (rows.first_mut(), live)
+                && let Some(busy) = control::busy(dir)
+            {
+                run.waiting_for = Some(format!("the supervisor: {busy}"));
+            }
             if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
                 let is_answered = questions::of_run(dir, &state).is_empty();
                 run.waiting_for = Some(match is_answered {

@@ -37,6 +37,12 @@ const LONGEST_REQUEST: u64 = 64 * 1024;
 /// Maximum time for one request, for the client and for the owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
+/// Time after which whoever asks is told with what the supervisor is busy.
+const BUSY_AFTER: Duration = Duration::from_secs(2);
+
+/// Time for which `ps` waits for an answer, and after which it says that a supervisor is busy.
+const PULSE_WITHIN: Duration = Duration::from_secs(1);
+
 /// The most processes that follow the texts of models at a time.
 const MOST_FOLLOWERS: usize = 16;
 
@@ -64,6 +70,8 @@ pub enum Request {
     /// Send the texts of models while they arrive, a line of JSON for each part, until the run ends
     /// or the connection is closed.
     Deltas,
+    /// Say with what the supervisor is busy.
+    Pulse,
     /// Answer a question of the run.
     Answer(PersonsAnswer),
     /// Compact an agent.
@@ -87,11 +95,20 @@ pub struct Answer {
     /// What became of an answer to a question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// With what the supervisor is busy, if it did not answer at once: `busy for 12 s with f[17]`. It does
+    /// what was asked once it is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<String>,
 }
 
 impl Answer {
     fn found(found: bool) -> Self {
-        Self { found, error: None, verdict: None }
+        Self { found, error: None, verdict: None, busy: None }
+    }
+
+    fn busy(remote: &Remote) -> Self {
+        let busy = remote.busy().filter(|busy| busy.since >= PULSE_WITHIN);
+        Self { busy: busy.map(|busy| busy.to_string()), ..Self::found(true) }
     }
 
     fn refused(error: String) -> Self {
@@ -195,9 +212,16 @@ async fn hear(
             Ok(Request::Answer(answer)) => {
                 // Whoever answers is who the kernel says, not who they say.
                 let answer = PersonsAnswer { by: peer.name(), ..answer };
-                Answer { verdict: remote.answer(answer).await, ..Answer::found(true) }
+                let verdict = async {
+                    Answer { verdict: remote.answer(answer).await, ..Answer::found(true) }
+                };
+                unless_busy(&remote, verdict).await
             }
-            Ok(request) => Answer::found(perform(&remote, request).await),
+            Ok(Request::Pulse) => Answer::busy(&remote),
+            Ok(request) => {
+                let performed = async { Answer::found(perform(&remote, request).await) };
+                unless_busy(&remote, performed).await
+            }
             Err(error) => Answer::refused(error.to_string()),
         };
         reply(&mut stream, &answer).await?;
@@ -226,10 +250,23 @@ async fn reply(stream: &mut UnixStream, answer: &Answer) -> io::Result<()> {
     stream.write_all(text.as_bytes()).await
 }
 
+/// Waits for the supervisor's answer, or says with what it is busy meanwhile.
+async fn unless_busy(remote: &Remote, answer: impl Future<Output = Answer>) -> Answer {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        if let Ok(answer) = tokio::time::timeout(BUSY_AFTER, &mut answer).await {
+            return answer;
+        }
+        if remote.busy().is_some_and(|busy| busy.since >= BUSY_AFTER) {
+            return Answer::busy(remote);
+        }
+    }
+}
+
 async fn perform(remote: &Remote, request: Request) -> bool {
     match request {
         // These are answered before.
-        Request::Deltas | Request::Answer(_) => true,
+        Request::Deltas | Request::Answer(_) | Request::Pulse => true,
         Request::Cancel { task: Some(task), .. } => {
             remote.cancel(CancelTarget::Task(task), "cancelled by a person").await
         }
@@ -246,14 +283,39 @@ async fn perform(remote: &Remote, request: Request) -> bool {
 /// # Errors
 /// Returns an error if no process listens, or if the answer does not come within 10 seconds.
 pub fn ask(dir: &RunDir, request: &Request) -> io::Result<Answer> {
+    ask_within(dir, request, ANSWER_WITHIN)
+}
+
+/// Returns with what the process that drives a run is busy, if it is for longer than a second; also if it
+/// does not even say so.
+#[must_use]
+pub fn busy(dir: &RunDir) -> Option<String> {
+    match ask_within(dir, &Request::Pulse, PULSE_WITHIN) {
+        Ok(answer) => answer.busy,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Some(error.to_string()),
+        // A process of an earlier version, or one that begins or ends.
+        Err(_) => None,
+    }
+}
+
+fn ask_within(dir: &RunDir, request: &Request, within: Duration) -> io::Result<Answer> {
     let mut stream = connect(dir)?;
-    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    stream.set_read_timeout(Some(within))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
     stream.write_all(text.as_bytes())?;
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    let late = || {
+        let message = format!("it gives no answer within {} s", within.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, message)
+    };
+    match BufReader::new(stream).read_line(&mut line) {
+        // The owner closes a connection that it could not answer in time.
+        Ok(0) => Err(late()),
+        Ok(_) => Ok(serde_json::from_str(&line)?),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(late()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Connects to the socket of a run, in whichever folder it is.

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use ractor::ActorRef;
 
 use crate::actor::mail::SupervisorMsg;
+use crate::actor::pulse::Busy;
 use crate::actor::services::Services;
 use crate::id::AgentId;
 use crate::run_machine::CancelTarget;
@@ -80,6 +81,18 @@ impl Remote {
             () = self.supervisor_gone() => answer.now_or_never().flatten(),
         };
         answered.unwrap_or(false)
+    }
+
+    /// Returns with what the supervisor of the run is busy, and for how long; `None` if it waits for mail.
+    #[must_use]
+    pub fn busy(&self) -> Option<Busy> {
+        self.services.pulse.busy()
+    }
+
+    /// Returns the longest that the supervisor of the run was busy with one thing.
+    #[must_use]
+    pub fn longest(&self) -> Option<Busy> {
+        self.services.pulse.longest()
     }
 
     async fn supervisor_gone(&self) {

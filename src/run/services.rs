@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::planner::Planner;
 use super::{Options, StartError, sandbox};
@@ -170,6 +170,8 @@ impl Prepared {
             watcher,
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),
             requests: Replies::default(),
+            pulse: Default::default(),
+            processors: Arc::new(Semaphore::new(cores())),
             verdicts: Replies::default(),
             calls: AtomicU64::new(1),
         })
@@ -303,6 +305,11 @@ fn environment_of_commands(config: &Config) -> BTreeMap<String, String> {
         variables.extend(of_git);
     }
     variables
+}
+
+/// Returns the number of processors.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 fn opening(path: &Path, source: std::io::Error) -> StartError {

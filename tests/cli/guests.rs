@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use callsheet::fault::Helper;
 use serde_json::Value;
 
-use super::desk::{Desk, Done, Live};
+use super::desk::{Desk, Done, Live, wait};
 
 /// An expression over which MiniJinja panics.
 const PANICS: &str = "4 is divisibleby(0)";
@@ -155,4 +155,49 @@ fn slow_templates_delay_no_time_limit_and_no_cancel() {
     for task in ["slow", "when", "each"] {
         at(&events, task, "task.cancelled");
     }
+}
+
+/// A run of one long command, whose supervisor stands still for eight seconds once it has begun.
+fn stuck() -> (Desk, Live) {
+    let desk = Desk::commands("[tasks.long]\nrun = 'sleep 600'\ntimeout = '4s'\n");
+    let fault = "handler:delay:8000:4";
+    let live = Live::starting(desk.command(&["run"]).env("CALLSHEET_FAULT", fault));
+    desk.wait_for_event("agent.spawned", |_| true);
+    (desk, live)
+}
+
+#[test]
+fn a_supervisor_that_does_not_answer_is_said_to_be_busy() {
+    let (desk, live) = stuck();
+    let busy = wait("a busy supervisor", || {
+        let rows = desk.json(&["ps", "--json"]);
+        let says = rows.first()?["waiting_for"].as_str()?.to_owned();
+        says.contains("busy for").then_some(says)
+    });
+    assert!(busy.starts_with("the supervisor: busy for "), "{busy}");
+    let cancelled = desk.call(&["cancel", "desk"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    assert!(cancelled.err.contains("the supervisor of the run is busy for "), "{cancelled:?}");
+    assert!([4, 5, 130].contains(&live.end().code));
+}
+
+#[test]
+fn agents_with_long_contexts_delay_no_time_limit() {
+    let page = "[[rules.calls]]\ntool = 'read_file'\ninput = { path = 'page.txt' }\n".repeat(12);
+    let desk = Desk::offline(
+        "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['read_file']\n\
+         [tasks.limited]\nrun = 'sleep 60'\ntimeout = '3s'\n\
+         [tasks.a]\nagent = 'a'\nprompt = 'go'\n[tasks.b]\nagent = 'a'\nprompt = 'go'\n\
+         [tasks.c]\nagent = 'a'\nprompt = 'go'\n[tasks.d]\nagent = 'a'\nprompt = 'go'\n",
+        &format!("[[rules]]\nturn = 1\n{page}[[rules]]\nsay = 'done'\n"),
+    );
+    desk.write("page.txt", &"a line of forty characters, or nearly so\n".repeat(400));
+    let run = with_fault(&desk, &["run", "--keep-going"], "context:delay:2000");
+    assert_eq!(run.code, 5, "{run:?}");
+    let events = desk.json(&["tail", "--json"]);
+    let took = at(&events, "limited", "task.failed") - at(&events, "limited", "task.started");
+    assert!((3_000..3_250).contains(&took), "{took} ms");
+    // Two agents at a time were at it, each for two seconds at least.
+    let long = at(&events, "d", "task.completed") - at(&events, "d", "task.started");
+    assert!(long >= 2_000, "{long} ms");
 }

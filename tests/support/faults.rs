@@ -629,6 +629,8 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         addresses: Addresses::default(),
         verdicts: Default::default(),
         requests: Replies::default(),
+        pulse: Default::default(),
+        processors: Arc::new(tokio::sync::Semaphore::new(2)),
         calls: AtomicU64::new(1),
         span: tracing::Span::none(),
         wrapper: Some(Arc::new(Wrapper {
