@@ -17,7 +17,6 @@ mod compaction;
 mod compared;
 mod concern;
 mod diagnostic;
-mod duration;
 mod env;
 mod excerpt;
 mod fan_out;

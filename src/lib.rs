@@ -91,6 +91,7 @@ pub use crate::turn::Effect;
 // implementations, actors, application, command line. A module is public where the tests or
 // the benchmarks need it.
 
+mod duration;
 #[doc(hidden)]
 pub mod failure;
 #[doc(hidden)]

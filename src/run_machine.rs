@@ -14,6 +14,7 @@
 //! - `fan_out`: the instances of a task, one for each item of a list;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `agents`: delegation, crashes, ends;
+//! - `children`: the deadline of a child, and the schema that its answer must fit;
 //! - `hooks`: the hooks of the run itself;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
@@ -33,6 +34,7 @@ mod agents;
 mod answers;
 mod asking;
 mod attempts;
+mod children;
 pub(crate) mod evaluation;
 mod fan_out;
 pub(crate) mod forecast;
@@ -76,7 +78,6 @@ use self::evaluation::Evaluated;
 pub(crate) use self::open::Left;
 use self::open::Open;
 pub(crate) use self::questions::Ask;
-use self::slots::Next;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
@@ -303,6 +304,13 @@ impl RunMachine {
         self.decide();
     }
 
+    /// Takes in whether the answer of a child fits the schema that its parent wants of it.
+    pub fn answer_compared(&mut self, now: Now, child: &AgentId, fits: Result<(), Failure>) {
+        self.now = now;
+        self.compared(child, fits);
+        self.decide();
+    }
+
     /// Takes in that the records of an agent were folded, so its actor can be started.
     pub fn agent_folded(&mut self, now: Now, agent: &AgentId) {
         self.now = now;
@@ -432,26 +440,6 @@ impl RunMachine {
             }
         }
         self.complete_when_done();
-    }
-
-    /// Gives free slots to waiting agents and tasks.
-    fn fill_slots(&mut self) {
-        while let Some(next) = self.next_for_slot() {
-            match next {
-                Next::Return(agent) => self.slot_granted(agent),
-                Next::Child(child) => self.start_child(child),
-                Next::Task(place) => self.start_task(place),
-            }
-        }
-    }
-
-    fn next_for_slot(&mut self) -> Option<Next<open::Child>> {
-        let next = self.open.slots.next_return();
-        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
-        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
-            return next;
-        }
-        self.open.slots.next_start()
     }
 
     /// Asks for events to be recorded, in the order of the decisions.

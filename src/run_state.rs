@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::agent::{AgentStatus, Doing, ModelPause, retrying};
+pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 pub use self::hooks::HookState;
@@ -474,7 +474,7 @@ impl RunState {
             }
         }
         self.open_agents += 1;
-        let status = AgentStatus::new(task, definition, spawned, record.ts_ms);
+        let status = AgentStatus::new(task, definition, spawned, (record.ts_ms, self.clock.reading()));
         self.agents.insert(id.clone(), status);
         Ok(())
     }

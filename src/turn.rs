@@ -129,14 +129,18 @@ pub struct AgentSpawned {
     /// JSON Schema that its answer must fit, for providers that hold the model to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Json>,
+    /// The longest time that a child may take, in milliseconds, if its parent set one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
 }
 
 impl AgentSpawned {
     /// Creates the record of a task's own agent.
     #[must_use]
     pub fn main(program: Program) -> Self {
-        let (parent, call, check, answer_schema) = Default::default();
-        Self { program, depth: 0, parent, call, lineage: Vec::new(), check, answer_schema }
+        let (parent, call, check, answer_schema, timeout_ms) = Default::default();
+        let lineage = Vec::new();
+        Self { program, depth: 0, parent, call, lineage, check, answer_schema, timeout_ms }
     }
 }
 

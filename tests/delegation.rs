@@ -411,6 +411,146 @@ async fn the_descendants_limit_holds_for_delegations_of_one_turn() {
 }
 
 #[tokio::test]
+async fn none_of_two_tasks_leaves_the_other_without_children() {
+    // The greedy one asks for all of them before the other begins.
+    let more = "[tasks.more]\nagent = 'lead'\nprompt = 'modest'\n";
+    let ended = TestRun::new(&format!("[limits]\nmax_descendants = 8\nmax_concurrency = 1\n{LEAD}{more}"))
+        .script(
+            r#"
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            when = "'modest' in prompt"
+            calls = [{ tool = "delegate", for_each = "range(3) | list", as = "n", input = { agent = "helper", prompt = "part {{ n }}" } }]
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            calls = [{ tool = "delegate", for_each = "range(9) | list", as = "n", input = { agent = "helper", prompt = "part {{ n }}" } }]
+            [[rules]]
+            agent = "lead"
+            say = "{% for result in results %}{{ '-' if result.is_error else '+' }}{% endfor %}"
+            [[rules]]
+            agent = "helper"
+            say = "{{ prompt }}"
+            "#,
+        )
+        .run()
+        .await;
+    assert_eq!(ended.output("job"), "++++-----");
+    assert_eq!(ended.output("more"), "+++");
+    let refused = ended.results("job").pop().expect("a result");
+    assert!(refused.text().contains("kept for other tasks"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_mended_and_a_late_child_is_ended() {
+    let ended = TestRun::new(LEAD)
+        .script(
+            r#"
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "count", output_schema = { type = "object", required = ["n"] } }
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "never", output_schema = { type = "integer" } }
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "slow", timeout = "300ms" }
+            [[rules]]
+            agent = "lead"
+            say = "done"
+            [[rules]]
+            agent = "helper"
+            when = "'slow' in prompt"
+            delay_ms = 600000
+            say = "late"
+            [[rules]]
+            agent = "helper"
+            when = "'never' in prompt"
+            say = "no number"
+            [[rules]]
+            agent = "helper"
+            turn = 1
+            say = '{"m": 1}'
+            [[rules]]
+            agent = "helper"
+            say = '{"n": 1}'
+            "#,
+        )
+        .run()
+        .await;
+    let read = children(&ended, "job");
+    let told: Vec<_> = read.iter().map(|child| (&child["status"], &child["turns"])).collect();
+    assert_eq!(told[0], (&json!("completed"), &json!(2)), "{read:?}");
+    assert_eq!(read[0]["text"], r#"{"n": 1}"#);
+    assert_eq!(told[1], (&json!("failed"), &json!(3)), "{read:?}");
+    assert!(read[1]["error"].as_str().expect("a text").contains("JSON"), "{read:?}");
+    assert_eq!((told[2].0, read[2]["partial"].clone()), (&json!("failed"), json!(false)));
+    assert!(read[2]["error"].as_str().expect("a text").contains("longer than 0.3 s"), "{read:?}");
+}
+
+#[tokio::test]
+async fn the_schema_of_an_agent_holds_for_its_answers_to_another_agent() {
+    let lead = LEAD.replace(
+        "description = \"Helps\"",
+        "description = \"Helps\"\noutput_schema = { type = \"integer\" }",
+    );
+    let ended = TestRun::new(&lead)
+        .script(
+            r#"
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            calls = [{ tool = "delegate", input = { agent = "helper", prompt = "count" } }]
+            [[rules]]
+            agent = "lead"
+            say = "done"
+            [[rules]]
+            agent = "helper"
+            say = "{{ 'seven' if turn == 1 else '7' }}"
+            "#,
+        )
+        .run()
+        .await;
+    let read = children(&ended, "job");
+    assert_eq!((&read[0]["status"], &read[0]["text"]), (&json!("completed"), &json!("7")));
+}
+
+#[tokio::test]
+async fn wants_that_cannot_be_used_are_told_to_the_parent() {
+    let ended = TestRun::new(LEAD)
+        .script(
+            r#"
+            [[rules]]
+            agent = "lead"
+            turn = 1
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "x", timeout = "soon" }
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "x", timeout = "0s" }
+            [[rules.calls]]
+            tool = "delegate"
+            input = { agent = "helper", prompt = "x", output_schema = { type = "list" } }
+            [[rules]]
+            agent = "lead"
+            say = "done"
+            "#,
+        )
+        .run()
+        .await;
+    let results = ended.results("job");
+    for (result, word) in results.iter().zip(["`soon`", "`0s`", "`output_schema`"]) {
+        assert!(result.is_error && result.text().contains(word), "{result:?}");
+    }
+    assert_eq!((results.len(), ended.agents().len()), (3, 1));
+}
+
+#[tokio::test]
 async fn a_wrong_delegation_is_told_and_costs_no_slot() {
     for limits in ["", "[limits]\nmax_concurrency = 1\n"] {
         let ended = TestRun::new(&format!("{limits}{LEAD}\n[agents.stranger]\n"))

@@ -61,6 +61,13 @@ pub enum SupervisorMsg {
         /// The result, or the failure of the task.
         result: Box<Result<Evaluated, Failure>>,
     },
+    /// The answer of a child was compared with the schema that it must fit.
+    AnswerCompared {
+        /// The child.
+        agent: AgentId,
+        /// Why it does not fit, if it does not.
+        fits: Result<(), Failure>,
+    },
     /// A hook of the run has ended.
     HookEnded(HookFinished),
     /// The fold of an agent's records is done or has failed: its result is in the supervisor's

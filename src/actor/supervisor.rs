@@ -238,6 +238,9 @@ impl Actor for Supervisor {
             SupervisorMsg::Evaluated { task, number, result } => {
                 state.machine.evaluated(now, &task, number, *result);
             }
+            SupervisorMsg::AnswerCompared { agent, fits } => {
+                state.machine.answer_compared(now, &agent, fits);
+            }
             SupervisorMsg::HookEnded(finished) => state.machine.hook_ended(now, finished),
             SupervisorMsg::Folded(agent) => self.folded(&myself, state, &agent),
             SupervisorMsg::StartService(place) => {

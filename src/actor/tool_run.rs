@@ -375,6 +375,7 @@ async fn delegate(
         // No provider accepts a message without text.
         return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
     }
+    let (timeout, output_schema) = (input.time_limit()?, input.schema()?);
     // The wait begins before the mail is sent: the child may have ended long ago (the agent was
     // restarted, or its run was resumed), and then the answer comes at once.
     let result = context.answers.children.expect(call.key.clone());
@@ -386,6 +387,8 @@ async fn delegate(
         call: call.key.clone(),
         agent: input.agent,
         prompt: input.prompt,
+        timeout,
+        output_schema,
     }));
     // The next call asks as soon as this one has asked; it does not wait for this child's result.
     drop(ticket);

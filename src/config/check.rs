@@ -15,7 +15,8 @@ use super::shape::kinds::Form;
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::size::Size;
 use super::tree::{self, Places, Written};
-use super::{duration, foreign, names};
+use super::{foreign, names};
+use crate::duration;
 use crate::redaction::key_shapes;
 
 /// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).

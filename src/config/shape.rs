@@ -18,8 +18,8 @@ pub(in crate::config) use self::declare::{constants, sections, words};
 pub(super) use self::kinds::Kind;
 pub(super) use self::named::{Entry, Named};
 use super::diagnostic::{Code, Place};
-use super::duration;
 use super::tree::{self, Places, Written};
+use crate::duration;
 
 /// The keys of a table, as a list for each of the sections that share the table.
 pub(super) type Keys = &'static [&'static [Key]];

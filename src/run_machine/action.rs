@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::evaluation::Evaluation;
 use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
-use crate::message::Usage;
+use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::run_state::questions::{Answered, Question};
 use crate::spec::hooks::Hook;
@@ -58,6 +59,16 @@ pub enum Action {
     Interrupt(AgentId, Haste),
     /// Reports to an agent that it has its slot back.
     GrantSlot(AgentId),
+    /// Compares the answer of a child with the schema that it must fit. Answered by
+    /// [`answer_compared`](super::RunMachine::answer_compared).
+    CompareAnswer {
+        /// The child, which has ended.
+        agent: AgentId,
+        /// Its answer.
+        output: Output,
+        /// The schema.
+        schema: Json,
+    },
     /// Answers an agent's `delegate` call.
     AnswerDelegation {
         /// The agent that made the call.
@@ -184,6 +195,10 @@ pub struct Delegation {
     pub agent: Name,
     /// The child's first user message.
     pub prompt: String,
+    /// The longest time that the child may take, with all that works for it.
+    pub timeout: Option<Duration>,
+    /// JSON Schema that its answer must fit.
+    pub output_schema: Option<Json>,
 }
 
 /// The tasks that an agent proposes for the run, and that may be added.

@@ -21,6 +21,10 @@ const PARENT_STOPPED: &str = "its parent was stopped";
 /// Reason for cancelling agents whose parent has ended.
 pub(super) const PARENT_ENDED: &str = "its parent has ended";
 
+/// Sentence after the prompt of a child whose answer must fit a schema, which follows.
+const FORM: &str =
+    "\n\nAnswer with one JSON document that fits this JSON Schema, and with nothing else:\n";
+
 /// Error of an agent whose actor was killed.
 const KILLED: &str = "it did not end in time and was killed";
 
@@ -109,22 +113,14 @@ impl RunMachine {
         self.open.agents.get(id).is_none_or(|agent| agent.told.is_some())
     }
 
-    /// Returns the result of a child once every agent that worked for it has ended too.
-    fn child_result(&self, child: &AgentId) -> Option<ChildResult> {
-        let status = self.state.agents().get(child)?;
-        let outcome = status.outcome.clone().filter(|_| self.is_subtree_over(child))?;
-        let usage = self.state.inclusive(child).usage;
-        Some(ChildResult { agent: child.clone(), outcome, turns: status.turn, usage })
-    }
-
     /// Returns true if an agent and all agents that work for it have ended. Agents whose first
     /// record is on its way to the journal count as not ended.
-    fn is_subtree_over(&self, id: &AgentId) -> bool {
+    pub(super) fn is_subtree_over(&self, id: &AgentId) -> bool {
         let ended = self.state.agents().get(id).is_some_and(|agent| agent.has_subtree_ended());
         ended && !self.open.spawning.contains_key(id)
     }
 
-    fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
+    pub(super) fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
         // A parent without an actor asks again after it has resumed.
         if self.open.stage(parent) == Some(Stage::Live) {
             self.open.asking.note_loose(parent);
@@ -136,7 +132,12 @@ impl RunMachine {
     /// Records a new child that has got a slot.
     pub(super) fn start_child(&mut self, child: Child) {
         let Child { agent: id, delegation } = child;
-        let Delegation { parent, task, depth, call, agent, prompt } = delegation;
+        let schema = self.schema_of_child(&delegation);
+        let Delegation { parent, task, depth, call, agent, mut prompt, timeout, .. } = delegation;
+        if let Some(schema) = &schema {
+            prompt.push_str(FORM);
+            prompt.push_str(schema.as_str());
+        }
         let place = self.settings.plan.place(&task).filter(|_| !self.is_over(&parent));
         let Some(place) = place else { return self.forget_coming(&task, &call) };
         let owner = self.owner(place, Rank::Child);
@@ -151,7 +152,8 @@ impl RunMachine {
             call: Some(call),
             lineage,
             check: None,
-            answer_schema: None,
+            answer_schema: schema,
+            timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }
@@ -189,8 +191,13 @@ impl RunMachine {
             Some(Stage::Idle) => self.fold(&agent),
             // These agents continue by themselves, or end.
             Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) => {}
-            // Its attempt goes on without it: a check follows, or it is asked again.
-            None => self.touch_task_of(&agent),
+            // A child mends its answer, or an attempt goes on without its agent: a check follows, or it is
+            // asked again.
+            None => {
+                if !self.mend_answer(&agent) {
+                    self.touch_task_of(&agent);
+                }
+            }
         }
     }
 
@@ -222,8 +229,8 @@ impl RunMachine {
         }
         self.open.set_stage(id, Stage::Live);
         self.actions.push_back(Action::Spawn { agent: id.clone(), born: record.clone() });
+        self.start_agent_limit(id);
         if self.state.agents().get(id).is_some_and(|agent| agent.check.is_some()) {
-            self.start_check_limit(id);
             self.limit_attempt_of(id);
         }
     }
@@ -374,7 +381,7 @@ impl RunMachine {
             self.open.asking.note_loose(id);
         }
         self.actions.push_back(Action::Start(id.clone()));
-        self.start_check_limit(id);
+        self.start_agent_limit(id);
     }
 
     /// Asks an agent and its children to end.
@@ -407,6 +414,7 @@ impl RunMachine {
             self.forget_coming(&child.delegation.task, &child.delegation.call);
         }
         for child in children {
+            self.forget_answer(&child);
             self.end_agent(&child, Outcome::Cancelled { reason: reason.to_owned() });
         }
     }
@@ -442,7 +450,7 @@ impl RunMachine {
     pub(super) fn ended(&mut self, id: &AgentId) {
         self.open.timers.cancel(&Timer::EndOverdue(id.clone()));
         self.open.timers.cancel(&Timer::KillOverdue(id.clone()));
-        self.open.timers.cancel(&Timer::CheckLimit(id.clone()));
+        self.open.timers.cancel(&Timer::AgentLimit(id.clone()));
         self.open.remove(id);
         self.open.left.remove(id);
         self.open.ordinals.remove(id);
@@ -460,20 +468,20 @@ impl RunMachine {
     /// parent.
     fn subtree_ended(&mut self, id: &AgentId) {
         let Some(status) = self.state.agents().get(id) else { return };
-        let (parent, call, task) = (status.parent.clone(), status.call.clone(), &status.task);
-        let current = self.state.task(task).and_then(|task| task.agent.as_ref());
-        if let Some(main) =
-            parent.as_ref().filter(|main| status.check.is_some() && current == Some(main))
+        let (parent, call, is_check) =
+            (status.parent.clone(), status.call.clone(), status.check.is_some());
+        let current = self.state.task(&status.task).and_then(|task| task.agent.clone());
+        let result = call.is_some().then(|| self.child_result(id)).flatten();
+        if let Some(main) = parent.as_ref().filter(|main| is_check && current.as_ref() == Some(main))
         {
             self.open.slots.hand_over(id, main.clone());
             self.open.slots.withdraw(id);
-        } else if current != Some(id) {
-            // The slot of a task's current agent is released at the end of the attempt.
+        } else if current.as_ref() != Some(id) && !self.open.answers.contains_key(id) {
+            // The slot of a task's current agent is released at the end of the attempt, that of a child
+            // once it is known whether it must mend its answer.
             self.open.slots.release(id);
         }
-        if let (Some(parent), Some(call)) = (parent, call)
-            && let Some(result) = self.child_result(id)
-        {
+        if let (Some(parent), Some(call), Some(result)) = (parent, call, result) {
             self.answer(&parent, &call, Ok(result));
         }
     }

@@ -26,6 +26,15 @@ const CHECK: &str = "check";
 const UNCLEAR: &str = "Your answer gave no verdict. Answer again: the first line is the single word \
     `pass` or the single word `fail`, and nothing else stands in that line.";
 
+/// Returns what the agent is told whose answer does not have the form that is wanted.
+pub(super) fn form_is_wrong(failure: &Failure) -> String {
+    format!(
+        "Your answer was not accepted: {}. Give your whole answer again, as one JSON document and \
+         nothing else.",
+        failure.message
+    )
+}
+
 impl RunMachine {
     /// Asks for the form of an answer to be checked.
     pub(super) fn check_output(&mut self, place: usize, output: Made, reused: Option<String>) {
@@ -109,11 +118,7 @@ impl RunMachine {
             FailureKind::OutputSchema => Cause::Schema,
             _ => return self.attempt_failed(place, failure),
         };
-        let text = format!(
-            "Your answer was not accepted: {}. Give your whole answer again, as one JSON document \
-             and nothing else.",
-            failure.message
-        );
+        let text = form_is_wrong(&failure);
         self.ask_again(place, cause, failure, text);
     }
 
@@ -285,11 +290,16 @@ impl RunMachine {
     }
 
     /// Returns the time limit of a check.
-    pub(super) fn limit_of_check(&self, id: &AgentId) -> Option<std::time::Duration> {
+    fn limit_of_check(&self, id: &AgentId) -> Option<std::time::Duration> {
         let agent = self.state.agents().get(id)?;
         let check = agent.check?;
         let place = self.settings.plan.place(&agent.task)?;
         self.spec(place).acceptance.checks.get(check.index as usize)?.timeout
+    }
+
+    /// Returns the time limit of an agent that is not the main agent of its task: a check or a child.
+    pub(super) fn limit_of(&self, id: &AgentId) -> Option<std::time::Duration> {
+        self.limit_of_check(id).or_else(|| self.limit_of_child(id))
     }
 
     /// Returns a failure whose message names a check.

@@ -34,25 +34,30 @@ impl RunMachine {
         for place in 0..self.settings.plan.tasks().len() {
             self.start_task_limit(place);
         }
-        for agent in self.checks_at_work() {
-            self.start_check_limit(&agent);
+        for agent in self.limited_agents() {
+            self.start_agent_limit(&agent);
         }
     }
 
-    /// Sets a timer for the time limit of a check that begins to work, if it has one.
-    pub(super) fn start_check_limit(&mut self, agent: &AgentId) {
-        let timer = Timer::CheckLimit(agent.clone());
+    /// Sets a timer for the time limit of a check or a child that begins to work, if it has one. After a
+    /// restart of the run a check has all its time, a child what its records leave of it.
+    pub(super) fn start_agent_limit(&mut self, agent: &AgentId) {
+        let timer = Timer::AgentLimit(agent.clone());
         // One that crashed and begins again has no more time.
-        if let Some(limit) = self.limit_of_check(agent).filter(|_| !self.open.timers.is_set(&timer))
-        {
-            self.open.timers.set(self.now.since + limit, timer);
+        let left = self.time_of_child(agent).or_else(|| self.limit_of(agent));
+        if let Some(left) = left.filter(|_| !self.open.timers.is_set(&timer)) {
+            self.open.timers.set(self.now.since + left, timer);
         }
     }
 
-    fn checks_at_work(&self) -> Vec<AgentId> {
-        let open = self.open.agents.iter().filter(|(_, agent)| agent.stage == Stage::Live);
-        let limited = open.filter(|(id, _)| self.limit_of_check(id).is_some());
-        limited.map(|(id, _)| id.clone()).collect()
+    /// Returns the checks that are at work and the children that have not ended, of those with a limit.
+    fn limited_agents(&self) -> Vec<AgentId> {
+        let is_limited = |id: &AgentId, stage: Stage| match self.limit_of_child(id) {
+            Some(_) => true,
+            None => stage == Stage::Live && self.limit_of(id).is_some(),
+        };
+        let open = self.open.agents.iter().filter(|(id, agent)| is_limited(id, agent.stage));
+        open.map(|(id, _)| id.clone()).collect()
     }
 
     /// Sets a timer for the rest of the time limit of a task's running attempt.
@@ -72,8 +77,8 @@ impl RunMachine {
         for place in 0..self.settings.plan.tasks().len() {
             self.open.timers.cancel(&Timer::TaskLimit(place));
         }
-        for agent in self.checks_at_work() {
-            self.open.timers.cancel(&Timer::CheckLimit(agent));
+        for agent in self.limited_agents() {
+            self.open.timers.cancel(&Timer::AgentLimit(agent));
         }
     }
 
@@ -94,7 +99,7 @@ impl RunMachine {
             Timer::Retry(place) => self.agenda.touch(place),
             Timer::TaskLimit(place) => self.task_limit_reached(place),
             Timer::RunLimit => self.run_limit_reached(),
-            Timer::CheckLimit(agent) => self.check_limit_reached(&agent),
+            Timer::AgentLimit(agent) => self.agent_limit_reached(&agent),
             Timer::Restart(agent) => self.restart_agent(&agent),
             Timer::EndOverdue(agent) => self.end_overdue(&agent),
             Timer::KillOverdue(agent) => self.gone(&agent, None),
@@ -124,11 +129,19 @@ impl RunMachine {
         self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
     }
 
-    fn check_limit_reached(&mut self, agent: &AgentId) {
-        let limit = self.limit_of_check(agent).unwrap_or_default();
-        let message = format!("it took longer than {} s", limit.as_secs_f64());
-        let failure = Failure::new(FailureKind::CheckFailed, message);
+    fn agent_limit_reached(&mut self, agent: &AgentId) {
+        let failure = self.too_late(agent);
         self.end_agent(agent, Outcome::Failed { failure, partial: None });
+    }
+
+    /// Returns the failure of a check or a child that has used up its time.
+    pub(super) fn too_late(&self, agent: &AgentId) -> Failure {
+        let limit = self.limit_of(agent).unwrap_or_default();
+        let kind = match self.limit_of_child(agent) {
+            Some(_) => FailureKind::Timeout,
+            None => FailureKind::CheckFailed,
+        };
+        Failure::new(kind, format!("it took longer than {} s", limit.as_secs_f64()))
     }
 
     fn run_limit_reached(&mut self) {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::Settings;
 use super::action::Delegation;
 use super::asking::Asking;
+use super::children::Answer;
 use super::evaluation::Evaluating;
 use super::fan_out::Items;
 use super::locks::Locks;
@@ -148,6 +149,8 @@ pub(super) struct Open {
     pub(super) left_of_task: HashMap<Name, Vec<AgentId>>,
     /// The children that calls asked for, until their first record is durable.
     pub(super) coming: HashMap<CallKey, AgentId>,
+    /// What is known of the answers of children that must fit a schema, once they have ended.
+    pub(super) answers: HashMap<AgentId, Answer>,
     /// The latest number given to a child, by parent and agent definition.
     pub(super) ordinals: HashMap<AgentId, HashMap<Name, u32>>,
     /// Number of spawns on their way to the journal within each agent's subtree.
@@ -232,6 +235,7 @@ impl Open {
             left,
             left_of_task: HashMap::new(),
             coming: HashMap::new(),
+            answers: HashMap::new(),
             ordinals: HashMap::new(),
             spawning: HashMap::new(),
             proposed: HashSet::new(),

@@ -7,11 +7,12 @@
 //! Agents that want their slot back come first, in the order of their requests: begun work is
 //! finished before new work begins. All other work waits in a queue in which owners take turns
 //! ([`Turns`]). Of one owner, the children come before its tasks. The children of the instances of a
-//! fan-out take turns among those too. A turn counts when its work begins, so that what begins nothing,
-//! such as a task that reuses a result, costs none, and the order follows from the journal.
+//! fan-out take turns among those too. A turn counts when its work takes the slot; those of earlier
+//! processes follow from the journal.
 
 use std::collections::{HashMap, VecDeque};
 
+use super::RunMachine;
 use super::turns::{Owner, Precedence, Turns};
 use crate::id::AgentId;
 
@@ -270,6 +271,28 @@ impl<C> Slots<C> {
         let tickets = [(main, Rank::Main), (child, Rank::Child)];
         let tickets = tickets.into_iter().filter_map(|(ticket, rank)| Some((ticket?, rank)));
         tickets.min().map(|(_, rank)| rank)
+    }
+}
+
+impl RunMachine {
+    /// Gives free slots to waiting agents and tasks.
+    pub(super) fn fill_slots(&mut self) {
+        while let Some(next) = self.next_for_slot() {
+            match next {
+                Next::Return(agent) => self.slot_granted(agent),
+                Next::Child(child) => self.start_child(child),
+                Next::Task(place) => self.start_task(place),
+            }
+        }
+    }
+
+    fn next_for_slot(&mut self) -> Option<Next<super::open::Child>> {
+        let next = self.open.slots.next_return();
+        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
+        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
+            return next;
+        }
+        self.open.slots.next_start()
     }
 }
 

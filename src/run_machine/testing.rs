@@ -25,6 +25,8 @@ use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 use crate::run_machine::reopening::Reopening;
 use crate::run_state::{AgentStatus, Retry, RunState, TaskStatus};
+use crate::schema::Schema;
+use crate::spec::acceptance::Acceptance;
 use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
 use crate::template::Known;
@@ -100,6 +102,8 @@ enum Pending {
     Checked(Name, Output),
     /// Templates of a task are evaluated.
     Evaluated(Box<Evaluation>),
+    /// The answer of a child is compared with the schema that it must fit.
+    Compared(AgentId, Output, Json),
     Notified,
     Gone(AgentId, Option<String>),
     /// The end of an agent without an actor is recorded.
@@ -146,6 +150,10 @@ pub(super) struct World {
     pub(super) failing_hooks: Vec<Hook>,
     /// True if no person is asked about proposals.
     pub(super) unasked: bool,
+    /// The failures of children that their parents were told, in order.
+    pub(super) told_failures: Vec<(AgentId, FailureKind)>,
+    /// The schema that the answer of the child with this number must fit, if there is one.
+    pub(super) wanted: Option<fn(u32) -> Option<Json>>,
     /// The reason for which later processes cancel the run as they begin.
     pub(super) cancel_next: Option<String>,
     /// True if the answers of agents follow from their prompts.
@@ -198,6 +206,8 @@ impl World {
             hooks_run: Vec::new(),
             failing_hooks: Vec::new(),
             unasked: false,
+            told_failures: Vec::new(),
+            wanted: None,
             cancel_next: None,
             mirrors: false,
             batches: Vec::new(),
@@ -646,6 +656,13 @@ impl World {
                     matches!(agent.verdict(), Some(crate::run_state::Verdict::Unclear(_)));
                 assert!(is_unclear && agent.round == 1, "{name} asks again\n{}", self.story());
             }
+            Event::AgentRestarted(restarted)
+                if restarted.feedback.is_some() && agent.is_some_and(AgentStatus::is_delegated) =>
+            {
+                let agent = agent.expect("a child");
+                assert!(agent.has_subtree_ended() && agent.round <= 2, "{name} mends too often");
+                return;
+            }
             Event::AgentRestarted(restarted) if restarted.feedback.is_some() => {
                 let cause = restarted.feedback.as_ref().expect("feedback").cause;
                 let mended = status.rounds.iter().filter(|cause| **cause != Cause::Until).count();
@@ -808,6 +825,9 @@ impl World {
                 Action::CheckOutput { task, output, .. } => {
                     self.pending.push(Pending::Checked(task, output.output()));
                 }
+                Action::CompareAnswer { agent, output, schema } => {
+                    self.pending.push(Pending::Compared(agent, output, schema));
+                }
                 Action::RunHook { hook, .. } => {
                     self.hooks_run.push(hook);
                     self.pending.push(Pending::Hooked(hook));
@@ -855,6 +875,9 @@ impl World {
 
     fn answered(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
         if let Ok(child) = &answer {
+            if let Outcome::Failed { failure, .. } = &child.outcome {
+                self.told_failures.push((child.agent.clone(), failure.kind));
+            }
             let status = &self.state.agents()[&child.agent];
             assert!(status.has_subtree_ended(), "{} answers early", child.agent);
             let below = self.actors.keys().filter(|id| id.is_within(&child.agent)).count();
@@ -916,6 +939,12 @@ impl World {
                 let (task, number) = (&evaluation.task, evaluation.number);
                 self.machine.evaluated(now, task, number, evaluation.evaluate());
             }
+            Pending::Compared(agent, output, schema) => {
+                let schema = Some(Schema::new(schema.to_value()).expect("a schema"));
+                let rules = Acceptance { schema, ..Acceptance::default() };
+                let fits = rules.read(OutputFormat::Json, &output.text).map(drop);
+                self.machine.answer_compared(now, &agent, fits);
+            }
             Pending::Hooked(hook) => {
                 let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
@@ -963,6 +992,7 @@ impl World {
                 let done = self.done.get(agent).copied().unwrap_or(0);
                 for index in 0..count {
                     let call = call_of(agent, done, index);
+                    let wanted = self.wanted.as_ref().and_then(|wanted| wanted(index));
                     let actor = self.actors.get_mut(agent).expect("it acts");
                     actor.waits.push(call.clone());
                     actor.has_slot = false;
@@ -973,6 +1003,8 @@ impl World {
                         call,
                         agent: name("helper"),
                         prompt: "help".to_owned(),
+                        timeout: None,
+                        output_schema: wanted,
                     };
                     let now = self.now();
                     self.machine.delegate(now, delegation);
@@ -1039,6 +1071,7 @@ impl World {
         let spec = self.spec(&status.task);
         let text = match (status.check, spec.output) {
             (Some(_), _) => "pass".to_owned(),
+            _ if status.wanted.is_some() => format!("{{\"round\":{}}}", status.round),
             (None, OutputFormat::Json) => format!("{{\"round\":{}}}", status.round),
             (None, _) if self.mirrors => self.mirrored(agent),
             (None, _) => "done".to_owned(),

@@ -12,6 +12,7 @@ use super::{CancelTarget, Finish};
 use crate::event::{Event, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
+use crate::message::Json;
 use crate::output::Output;
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
@@ -346,6 +347,32 @@ fn the_limits_of_delegation_are_told_and_kept() {
 }
 
 #[test]
+fn an_answer_of_a_child_that_does_not_fit_is_mended_or_told_as_a_failure_wherever_the_run_is_killed() {
+    let script: Script = |_, id| match id.as_str() {
+        "t" => vec![Step::Delegate(3), Step::Answer],
+        _ => vec![Step::Answer],
+    };
+    for kill_at in 0..80 {
+        let limits = Limits { max_concurrency: 2, ..keep_going() };
+        let mut world = World::new(vec![task("t", &[])], limits, script, kill_at);
+        world.wanted = Some(wanted);
+        for _ in 0..kill_at {
+            world.step();
+        }
+        if world.finish.is_none() {
+            world.kill_process();
+            assert_eq!(completed(&world.play()), RunStatus::Completed);
+        }
+        let rounds = |id: &str| world.state.agents()[&AgentId::from_text(id)].round;
+        let rounds = ["t/helper-1", "t/helper-2", "t/helper-3"].map(rounds);
+        assert_eq!(rounds, [1, 2, 3], "{kill_at}\n{}", world.story());
+        let failed: Vec<_> = world.told_failures.iter().map(|(_, kind)| *kind).collect();
+        assert!(failed.iter().all(|kind| *kind == FailureKind::OutputSchema), "{failed:?}");
+        assert!(!failed.is_empty(), "{kill_at}\n{}", world.story());
+    }
+}
+
+#[test]
 fn proposals_that_nobody_was_asked_about_spend_no_more_than_delegations() {
     let script: Script = |_, id| match id.as_str().contains("/check") {
         true => vec![Step::Answer],
@@ -506,7 +533,7 @@ fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     let spec = world.settings.plan.task(task).expect("a task of the plan");
     // What always runs goes on after the run has used up its time.
     let of_run = world.settings.limits.timeout.filter(|_| !spec.always);
-    let ends = spec.timeout.or(of_run).or(world.machine.limit_of_check(id)).is_some();
+    let ends = spec.timeout.or(of_run).or(world.machine.limit_of(id)).is_some();
     let is_check = world.state.agents()[id].check.is_some();
     let mut steps = Vec::new();
     for _ in 0..rng.usize(..3) {
@@ -528,12 +555,20 @@ fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     steps
 }
 
+/// What parents want of their children: of the first anything, of the next answers that fit only from
+/// the second round on, or never.
+fn wanted(index: u32) -> Option<Json> {
+    let least = [None, Some(2), Some(9)][index as usize % 3];
+    least.map(|least| Json::encode(rounds_from(least).document()))
+}
+
 #[test]
 fn whatever_happens_a_run_ends_and_keeps_its_rules() {
     for seed in 0..12_000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (tasks, limits) = (random_tasks(&mut rng), random_limits(&mut rng));
         let mut world = World::new(tasks, limits, by_hash, seed);
+        world.wanted = (seed % 2 == 0).then_some(wanted);
         // Up to three disturbances, each after some steps.
         for _ in 0..rng.u32(..4) {
             for _ in 0..rng.u32(..40) {
@@ -592,8 +627,10 @@ fn a_run_that_is_killed_anywhere_ends_as_one_that_is_not() {
         // Time, a first failure and the number of children would make the order count.
         let limits = Limits { timeout: None, max_descendants: 10_000, ..keep_going() };
         let mut calm = World::new(tasks.clone(), limits, by_hash, seed);
+        calm.wanted = (seed % 2 == 0).then_some(wanted);
         calm.play();
         let mut disturbed = World::new(tasks, limits, by_hash, seed);
+        disturbed.wanted = calm.wanted;
         for _ in 0..3 {
             for _ in 0..rng.u32(..60) {
                 disturbed.step();

@@ -16,8 +16,8 @@ pub(super) enum Timer {
     Retry(usize),
     /// The attempt of a task has used up its time. The number is the task's place in the plan.
     TaskLimit(usize),
-    /// A check has used up its time.
-    CheckLimit(AgentId),
+    /// A check or a child has used up its time.
+    AgentLimit(AgentId),
     /// The run has used up its time.
     RunLimit,
     /// The pause before an agent's restart is over.
@@ -46,7 +46,7 @@ impl Timer {
             | Self::KillOverdue(_)
             | Self::QuotaTried => true,
             Self::TaskLimit(_)
-            | Self::CheckLimit(_)
+            | Self::AgentLimit(_)
             | Self::RunLimit
             | Self::InterruptOverdue
             | Self::PauseOverdue

@@ -67,7 +67,9 @@ impl RunMachine {
     /// Notes that an agent is counted by its record.
     pub(super) fn is_counted(&mut self, agent: &AgentId) {
         let Some(status) = self.state.agents().get(agent) else { return };
-        if !status.is_delegated() && self.state.is_unasked(&status.task) {
+        // A child is counted by its call, but each further round of it is not.
+        let by_call = status.is_delegated() && status.round == 1;
+        if !by_call && self.state.is_unasked(&status.task) {
             self.open.counted = self.open.counted.saturating_sub(1);
         }
     }

@@ -9,7 +9,7 @@ use crate::context::Spent;
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
-use crate::message::Usage;
+use crate::message::{Json, Usage};
 use crate::spending::Spending;
 use crate::turn::{AgentSpawned, CheckPlace, Outcome, Shortfalls};
 
@@ -51,6 +51,9 @@ pub struct AgentStatus {
     /// The check that it makes of its parent's answer, if it makes one.
     #[serde(default)]
     pub check: Option<CheckPlace>,
+    /// What its parent wants of it, if it is a child with a deadline or a schema.
+    #[serde(default)]
+    pub wanted: Option<Wanted>,
     /// Its activity.
     pub doing: Doing,
     /// Its current turn.
@@ -86,6 +89,17 @@ pub struct AgentStatus {
     pub last_ms: i64,
 }
 
+/// What a parent wants of its child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// JSON Schema that its answer must fit.
+    pub schema: Option<Json>,
+    /// The longest time that it may take, in milliseconds of the run's clock.
+    pub timeout_ms: Option<u64>,
+    /// The reading of the run's clock when it began.
+    pub since: Reading,
+}
+
 /// The pause after a model call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelPause {
@@ -106,8 +120,14 @@ impl AgentStatus {
         task: Name,
         definition: Option<Name>,
         spawned: &AgentSpawned,
-        ts_ms: i64,
+        (ts_ms, now): (i64, Reading),
     ) -> Self {
+        let wanted = Wanted {
+            schema: spawned.answer_schema.clone(),
+            timeout_ms: spawned.timeout_ms,
+            since: now,
+        };
+        let wants = wanted.schema.is_some() || wanted.timeout_ms.is_some();
         Self {
             task,
             definition,
@@ -115,6 +135,7 @@ impl AgentStatus {
             call: spawned.call.clone(),
             depth: spawned.depth,
             check: spawned.check,
+            wanted: Some(wanted).filter(|_| wants && spawned.call.is_some()),
             doing: Doing::Starting,
             turn: 0,
             own: Spending::default(),

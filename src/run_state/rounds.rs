@@ -8,8 +8,8 @@ use crate::plan::TaskState;
 use crate::turn::{CheckPlace, Feedback};
 
 impl RunState {
-    /// Opens the agent of a running attempt again, for the next round, or the agent of a check whose
-    /// answer gave no verdict.
+    /// Opens the agent of a running attempt again, for the next round, the agent of a check whose answer
+    /// gave no verdict, or a child whose answer did not fit the schema that its parent wants.
     pub(super) fn begin_round(
         &mut self,
         record: &Record,
@@ -18,14 +18,14 @@ impl RunState {
     ) -> Result<(), String> {
         let Some(agent) = self.agents.get_mut(id) else { return Ok(()) };
         let task = self.tasks.get_mut(&agent.task).ok_or("its task is gone")?;
-        let main = if agent.check.is_some() { agent.parent.as_ref() } else { Some(id) };
-        if task.state != TaskState::Running || main.is_none() || task.agent.as_ref() != main {
+        let main = task.agent.as_ref().filter(|_| task.state == TaskState::Running);
+        if !main.is_some_and(|main| id.is_within(main)) {
             return Err("its task has no attempt with it".to_owned());
         }
         if !agent.has_subtree_ended() {
             return Err("an agent still works for it".to_owned());
         }
-        if agent.check.is_none() {
+        if task.agent.as_ref() == Some(id) {
             task.rounds.push(feedback.cause);
         }
         task.open_agents += 1;

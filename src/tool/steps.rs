@@ -5,14 +5,18 @@
 //! or the supervisor. Imports from `context` what the presets say of `compact` and `snip`, and the
 //! query of `recall`.
 
+use std::time::Duration;
+
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ToolError, ToolOutput, ToolSpec};
 use crate::context::layers::preset::{CompactTool, Preset, SnipTool};
 use crate::context::recall::{Query, RECALL_TOOL, Wanted};
+use crate::duration;
 use crate::id::Name;
 use crate::message::Json;
+use crate::schema::Schema;
 use crate::turn::{ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 
 /// The arguments of `delegate`.
@@ -26,6 +30,44 @@ pub struct DelegateInput {
     /// Three to five words for people.
     #[serde(default)]
     pub description: Option<String>,
+    /// The longest time that the child may take, as in `agents.toml`: `90s`, `5m`.
+    #[serde(default)]
+    pub timeout: Option<String>,
+    /// JSON Schema that its answer must fit.
+    #[serde(default)]
+    pub output_schema: Option<Value>,
+}
+
+/// The most bytes of a schema for the answer of a child: its prompt repeats it.
+const SCHEMA_BYTES: usize = 32 * 1024;
+
+impl DelegateInput {
+    /// Returns the longest time that the child may take.
+    ///
+    /// # Errors
+    /// Returns an error if it is not a duration above zero.
+    pub fn time_limit(&self) -> Result<Option<Duration>, ToolError> {
+        let Some(text) = &self.timeout else { return Ok(None) };
+        let limit = duration::parse(text).filter(|limit| !limit.is_zero());
+        let bad = || format!("`timeout` cannot be `{text}`: write a duration such as `90s` or `5m`");
+        limit.map(Some).ok_or_else(|| ToolError::Arguments(bad()))
+    }
+
+    /// Returns the schema that the answer must fit.
+    ///
+    /// # Errors
+    /// Returns an error if it is no JSON Schema of the draft 2020-12, or too long.
+    pub fn schema(&self) -> Result<Option<Json>, ToolError> {
+        let Some(document) = &self.output_schema else { return Ok(None) };
+        let bad = |why: String| ToolError::Arguments(format!("`output_schema`: {why}"));
+        let encoded = Json::encode(document);
+        if encoded.as_str().len() > SCHEMA_BYTES {
+            let bytes = encoded.as_str().len();
+            return Err(bad(format!("it has {bytes} bytes, more than {SCHEMA_BYTES}")));
+        }
+        Schema::new(document.clone()).map_err(bad)?;
+        Ok(Some(encoded))
+    }
 }
 
 /// One item of a todo list.
@@ -222,6 +264,11 @@ pub fn delegate(helpers: &[(&str, &str)]) -> ToolSpec {
             "agent": {"type": "string", "enum": names, "description": "Who is to do it"},
             "prompt": {"type": "string", "description": "What is to be done"},
             "description": {"type": "string", "description": "Three to five words for people"},
+            "timeout": {"type": "string", "description": "The longest time it may take, like 90s or 5m"},
+            "output_schema": {
+                "type": "object",
+                "description": "JSON Schema (draft 2020-12) that its answer, a JSON document, must fit",
+            },
         },
         "required": ["agent", "prompt"],
         "additionalProperties": false,

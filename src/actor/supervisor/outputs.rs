@@ -11,10 +11,13 @@ use crate::actor::work::{self, Helper};
 use crate::failure::{Failure, FailureKind};
 use crate::foreign::Panicked;
 use crate::journal::JournalError;
+use crate::message::Json;
 use crate::output::Output;
 use crate::run_machine::Made;
 use crate::run_machine::evaluation::{Evaluated, Evaluation, mixed_up};
-use crate::spec::TaskSpec;
+use crate::schema::Schema;
+use crate::spec::acceptance::Acceptance;
+use crate::spec::{OutputFormat, TaskSpec};
 use crate::template::Known;
 
 /// The check of a task's output.
@@ -127,6 +130,27 @@ impl Check {
         written.map_err(|panic| failed(&panic))?.map_err(|error| failed(&error))?;
         Ok(())
     }
+}
+
+/// Compares the answer of a child with the schema that it must fit. Returns the failure if it does not.
+///
+/// # Errors
+/// Returns an error if the answer is in the result store and cannot be read back.
+pub(super) async fn compare(
+    services: &Services,
+    answer: &Output,
+    schema: Json,
+) -> Result<Result<(), Failure>, JournalError> {
+    let text = services.whole_text(answer).await?;
+    // A schema that a model wrote is compiled here, which may take a while.
+    let read = work::blocking(Helper::OutputRead, move || {
+        let schema = Schema::new(schema.to_value()).map_err(|reason| {
+            Failure::new(FailureKind::OutputSchema, format!("the schema cannot be used: {reason}"))
+        })?;
+        let rules = Acceptance { schema: Some(schema), ..Acceptance::default() };
+        rules.read(OutputFormat::Json, &text).map(drop)
+    });
+    Ok(read.await.unwrap_or_else(|panic| Err(crashed(&panic))))
 }
 
 /// Returns the failure of a task whose output cannot be judged, because the program crashed over it.

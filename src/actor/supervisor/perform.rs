@@ -138,6 +138,22 @@ impl Supervisor {
                     drop(told);
                 });
             }
+            Action::CompareAnswer { agent, output, schema } => {
+                let (services, myself) = (self.services.clone(), myself.clone());
+                let compare = async move { outputs::compare(&services, &output, schema).await };
+                state.work.start(Helper::OutputCheck, compare, move |fits| {
+                    let message = match fits {
+                        Ok(Ok(fits)) => SupervisorMsg::AnswerCompared { agent, fits },
+                        Ok(Err(error)) => SupervisorMsg::JournalFailed(error),
+                        Err(panic) => {
+                            let fits = Err(outputs::crashed(&panic));
+                            SupervisorMsg::AnswerCompared { agent, fits }
+                        }
+                    };
+                    // A supervisor that has ended needs no result.
+                    let _ = myself.send_message(message);
+                });
+            }
             Action::RunHook { hook, input } => {
                 let (services, myself) = (self.services.clone(), myself.clone());
                 state.hook = CancellationToken::new();

@@ -9,7 +9,7 @@ const UNITS: [(&str, u64); 5] =
 
 /// Reads one or more whole numbers, each with its unit. The units may be in any order, but each
 /// only once. Returns `None` for any other text.
-pub(super) fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seen = [false; UNITS.len()];
     let mut total = 0_u64;
@@ -28,7 +28,7 @@ pub(super) fn parse(text: &str) -> Option<Duration> {
 }
 
 /// Writes a duration to the millisecond; [`parse`] reads it back.
-pub(super) fn text(duration: Duration) -> String {
+pub(crate) fn text(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut text = String::new();
     for (unit, size) in UNITS.iter().rev() {
