@@ -474,7 +474,8 @@ impl RunState {
             }
         }
         self.open_agents += 1;
-        let status = AgentStatus::new(task, definition, spawned, (record.ts_ms, self.clock.reading()));
+        let status =
+            AgentStatus::new(task, definition, spawned, (record.ts_ms, self.clock.reading()));
         self.agents.insert(id.clone(), status);
         Ok(())
     }

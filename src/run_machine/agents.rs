@@ -120,7 +120,12 @@ impl RunMachine {
         ended && !self.open.spawning.contains_key(id)
     }
 
-    pub(super) fn answer(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
+    pub(super) fn answer(
+        &mut self,
+        parent: &AgentId,
+        call: &CallKey,
+        answer: Result<ChildResult, Refused>,
+    ) {
         // A parent without an actor asks again after it has resumed.
         if self.open.stage(parent) == Some(Stage::Live) {
             self.open.asking.note_loose(parent);
@@ -472,7 +477,8 @@ impl RunMachine {
             (status.parent.clone(), status.call.clone(), status.check.is_some());
         let current = self.state.task(&status.task).and_then(|task| task.agent.clone());
         let result = call.is_some().then(|| self.child_result(id)).flatten();
-        if let Some(main) = parent.as_ref().filter(|main| is_check && current.as_ref() == Some(main))
+        if let Some(main) =
+            parent.as_ref().filter(|main| is_check && current.as_ref() == Some(main))
         {
             self.open.slots.hand_over(id, main.clone());
             self.open.slots.withdraw(id);

@@ -124,7 +124,9 @@ impl Forecast {
                 }
             }
             // What an agent that is not at work would do to it is not foretold.
-            Action::CompareAnswer { agent, .. } => self.machine.answer_compared(now, &agent, Ok(())),
+            Action::CompareAnswer { agent, .. } => {
+                self.machine.answer_compared(now, &agent, Ok(()));
+            }
             Action::RunHook { hook, .. } => {
                 self.machine.hook_ended(now, HookFinished::new(hook, None));
             }

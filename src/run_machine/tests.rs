@@ -347,7 +347,8 @@ fn the_limits_of_delegation_are_told_and_kept() {
 }
 
 #[test]
-fn an_answer_of_a_child_that_does_not_fit_is_mended_or_told_as_a_failure_wherever_the_run_is_killed() {
+fn an_answer_of_a_child_that_does_not_fit_is_mended_or_told_as_a_failure_wherever_the_run_is_killed()
+ {
     let script: Script = |_, id| match id.as_str() {
         "t" => vec![Step::Delegate(3), Step::Answer],
         _ => vec![Step::Answer],

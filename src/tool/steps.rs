@@ -49,7 +49,8 @@ impl DelegateInput {
     pub fn time_limit(&self) -> Result<Option<Duration>, ToolError> {
         let Some(text) = &self.timeout else { return Ok(None) };
         let limit = duration::parse(text).filter(|limit| !limit.is_zero());
-        let bad = || format!("`timeout` cannot be `{text}`: write a duration such as `90s` or `5m`");
+        let bad =
+            || format!("`timeout` cannot be `{text}`: write a duration such as `90s` or `5m`");
         limit.map(Some).ok_or_else(|| ToolError::Arguments(bad()))
     }
 
