@@ -119,6 +119,7 @@ impl SupervisorMsg {
                 agent.to_string()
             }
             Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => task.to_string(),
+            Self::AnswerCompared { agent, .. } => agent.to_string(),
             Self::News => "what was recorded".to_owned(),
             Self::Ask(_) | Self::Answer { .. } => "a question".to_owned(),
             Self::Cancel { .. } => "a cancellation".to_owned(),

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::open::Answer;
 use super::{Action, ChildResult, RunMachine};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
@@ -15,19 +16,6 @@ use crate::message::Json;
 use crate::run_state::AgentStatus;
 use crate::spec::acceptance::RETRIES;
 use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
-
-/// What is known of the answer of a child that has ended.
-#[derive(Clone, Debug)]
-pub(super) enum Answer {
-    /// It is being compared with the schema.
-    Compared,
-    /// It does not fit, and the child mends it once it has a slot.
-    IsMended(Failure),
-    /// It fits.
-    Fits,
-    /// It does not fit, and the child may not mend it.
-    Fails(Failure),
-}
 
 impl RunMachine {
     /// Returns the schema that the answer of a child must fit: that of the call, or else that of its

@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use super::Settings;
 use super::action::Delegation;
 use super::asking::Asking;
-use super::children::Answer;
 use super::evaluation::Evaluating;
 use super::fan_out::Items;
 use super::locks::Locks;
@@ -71,6 +70,19 @@ impl OpenAgent {
 pub(super) struct Child {
     pub(super) agent: AgentId,
     pub(super) delegation: Delegation,
+}
+
+/// What is known of the answer of a child that has ended.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// It is being compared with the schema.
+    Compared,
+    /// It does not fit, and the child mends it once it has a slot.
+    IsMended(Failure),
+    /// It fits.
+    Fits,
+    /// It does not fit, and the child may not mend it.
+    Fails(Failure),
 }
 
 /// An output that is being checked.

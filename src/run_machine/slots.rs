@@ -12,7 +12,6 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::RunMachine;
 use super::turns::{Owner, Precedence, Turns};
 use crate::id::AgentId;
 
@@ -271,28 +270,6 @@ impl<C> Slots<C> {
         let tickets = [(main, Rank::Main), (child, Rank::Child)];
         let tickets = tickets.into_iter().filter_map(|(ticket, rank)| Some((ticket?, rank)));
         tickets.min().map(|(_, rank)| rank)
-    }
-}
-
-impl RunMachine {
-    /// Gives free slots to waiting agents and tasks.
-    pub(super) fn fill_slots(&mut self) {
-        while let Some(next) = self.next_for_slot() {
-            match next {
-                Next::Return(agent) => self.slot_granted(agent),
-                Next::Child(child) => self.start_child(child),
-                Next::Task(place) => self.start_task(place),
-            }
-        }
-    }
-
-    fn next_for_slot(&mut self) -> Option<Next<super::open::Child>> {
-        let next = self.open.slots.next_return();
-        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
-        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
-            return next;
-        }
-        self.open.slots.next_start()
     }
 }
 

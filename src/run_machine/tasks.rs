@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::evaluation::Wanted;
 use super::scope;
-use super::slots::Rank;
+use super::slots::{Next, Rank};
 use super::timers::Timer;
 use super::turns::Owner;
 use super::{Made, RunMachine};
@@ -212,6 +212,26 @@ impl RunMachine {
             self.dismiss_left_of(&task, reason);
         }
         has_agents
+    }
+
+    /// Gives free slots to waiting agents and tasks.
+    pub(super) fn fill_slots(&mut self) {
+        while let Some(next) = self.next_for_slot() {
+            match next {
+                Next::Return(agent) => self.slot_granted(agent),
+                Next::Child(child) => self.start_child(child),
+                Next::Task(place) => self.start_task(place),
+            }
+        }
+    }
+
+    fn next_for_slot(&mut self) -> Option<Next<super::open::Child>> {
+        let next = self.open.slots.next_return();
+        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
+        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
+            return next;
+        }
+        self.open.slots.next_start()
     }
 
     /// Begins an attempt of a task that has got a slot, or keeps the slot until its program is rendered.
