@@ -470,7 +470,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         plan: sources.plan.clone(),
         plans: raw.permissions.as_ref().map_or(permission::Verdict::Ask, |rules| *rules.plan),
         sources: sources.clone(),
-        settings: recorded::settings(&sources.environment),
+        settings: layers::recorded(&sources.environment),
         env: env::variables(setting, &inputs.values),
         sandbox: sandbox::sandbox(setting),
         inputs: inputs.values,

@@ -13,7 +13,7 @@ use figment::value::{Dict, Value};
 use miette::NamedSource;
 
 use super::files::{self, Beside, Form};
-use super::recorded::settings;
+use super::layers::recorded;
 use super::tree::{self, Places};
 use super::{Config, Diagnostic, Sources, root};
 use crate::event::RunCreated;
@@ -78,7 +78,7 @@ pub fn compared(
         Some(now) => drop(found.changes.splice(0..0, differences(&before, &now))),
         None => beside(&sources.file.display().to_string(), &named, &created.config),
     }
-    found.changes.extend(differences(&created.settings, &settings(environment)));
+    found.changes.extend(differences(&created.settings, &recorded(environment)));
     Ok(found)
 }
 

@@ -3,6 +3,7 @@
 //!
 //! figment decides which layer wins; each winning value keeps the place at which it was written.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use figment::value::{Dict, Map, Value};
@@ -74,6 +75,12 @@ pub(super) fn setting(variable: &str) -> Option<&str> {
     let top = rest.to_ascii_lowercase();
     let is_key = Settings::KEYS[0].iter().any(|key| key.name == top);
     (rest.contains("__") || is_key).then_some(rest)
+}
+
+/// Returns those of the variables that are recorded with a run.
+pub(super) fn recorded(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let recorded = variables.iter().filter(|(variable, _)| is_recorded(variable));
+    recorded.map(|(variable, text)| (variable.clone(), text.clone())).collect()
 }
 
 /// Returns true if a run records a variable: it sets a key, and not one that may hold a secret.
@@ -162,6 +169,22 @@ mod tests {
     use miette::NamedSource;
 
     use super::*;
+
+    #[test]
+    fn variables_that_may_hold_keys_are_not_recorded() {
+        let variable = |name: &str| (name.to_owned(), "x".to_owned());
+        let all = [
+            "CALLSHEET_LIMITS__MAX_CONCURRENCY",
+            "CALLSHEET_NAME",
+            "CALLSHEET_PROVIDERS__MAIN__API_KEY",
+            "CALLSHEET_SECRETS__TOKEN",
+            "CALLSHEET_ENV__TOKEN",
+            "CALLSHEET_STATE_DIR",
+            "PATH",
+        ];
+        let kept = recorded(&all.map(variable).into());
+        assert_eq!(kept.keys().collect::<Vec<_>>(), [all[0], all[1]]);
+    }
 
     #[test]
     fn the_higher_layer_wins_key_by_key_and_keeps_its_place() {

@@ -5,7 +5,6 @@
 //! recorded, because they may hold keys: they come from the environment in which the run is
 //! resumed.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value as Json;
@@ -17,12 +16,6 @@ use crate::event::RunCreated;
 
 /// The key of the folder of runs, which the command line can set.
 const STATE_DIR: &str = "state.dir";
-
-/// Returns those of the variables that are recorded with a run.
-pub(super) fn settings(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let recorded = variables.iter().filter(|(variable, _)| layers::is_recorded(variable));
-    recorded.map(|(variable, text)| (variable.clone(), text.clone())).collect()
-}
 
 impl Sources {
     /// Replaces the given sources by those that a run recorded. `dir` is the run directory: if it
@@ -46,7 +39,7 @@ impl Sources {
         self.proposed = proposed.map(|plan| ProposedPlan::new(&plan.by, &plan.text)).collect();
         self.environment.retain(|variable, _| !layers::is_recorded(variable));
         // Others in a record would pass for what the person says now.
-        self.environment.extend(settings(&created.settings));
+        self.environment.extend(layers::recorded(&created.settings));
         let overrides = created.overrides.iter();
         self.recorded_overrides =
             overrides.map(|(key, text)| (key.clone(), as_toml(text))).collect();
@@ -99,25 +92,4 @@ pub(crate) fn as_toml(text: &str) -> toml::Value {
     // A text that parses to more than one key only looks like TOML: it is a string.
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
     value.unwrap_or_else(|| text.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_that_may_hold_keys_are_not_recorded() {
-        let variable = |name: &str| (name.to_owned(), "x".to_owned());
-        let all = [
-            "CALLSHEET_LIMITS__MAX_CONCURRENCY",
-            "CALLSHEET_NAME",
-            "CALLSHEET_PROVIDERS__MAIN__API_KEY",
-            "CALLSHEET_SECRETS__TOKEN",
-            "CALLSHEET_ENV__TOKEN",
-            "CALLSHEET_STATE_DIR",
-            "PATH",
-        ];
-        let recorded = settings(&all.map(variable).into());
-        assert_eq!(recorded.keys().collect::<Vec<_>>(), [all[0], all[1]]);
-    }
 }
