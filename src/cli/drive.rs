@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::ask::asker;
 use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
@@ -14,18 +15,21 @@ use super::paint::Paint;
 use super::rows::folded_block;
 use super::screen::Screen;
 use super::status::Status;
+use super::stopped_run::open;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
+use super::trust::{self, Trust};
 use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::actor::services::Watcher;
-use crate::config::{Config, ProviderKind};
+use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
 use crate::journal::snapshot;
+use crate::journal::torn::Cut;
 use crate::report;
-use crate::run::{Remote, Run, StartError};
+use crate::run::{Options, Remote, Run, StartError};
 use crate::run_state::RunState;
 
 /// Settings for the output of a run.
@@ -37,6 +41,8 @@ pub(super) struct Shown {
     pub(super) verbose: u8,
     /// The terminal.
     pub(super) screen: Arc<Screen>,
+    /// True if the run stays open for the answers of people although nobody is at a terminal.
+    pub(super) stays_open: bool,
 }
 
 impl Shown {
@@ -81,18 +87,72 @@ pub(super) fn note_scripts(config: &Config) {
     }
 }
 
+/// How a run ended for this process.
+enum Driven {
+    Over(Exit),
+    /// Its supervisor crashed, for this reason.
+    Crashed(RunDir, String),
+}
+
+/// Drives a run. If its supervisor crashes, the run goes on from its journal, once: what the journal does
+/// not hold is gone, as it would be with the process.
 async fn to_the_end(
     project: &Project,
     shown: Shown,
     dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
+    let driven = match drive_once(project, &shown, dir, starting).await {
+        Driven::Crashed(dir, reason) => {
+            complain(&format!("error: a bug: {reason}"));
+            complain("note: the run goes on from its journal, once");
+            match begin_again(project, &shown, &dir) {
+                Ok(starting) => drive_once(project, &shown, Some(&dir), starting).await,
+                Err(exit) => Driven::Over(exit),
+            }
+        }
+        over => over,
+    };
+    match driven {
+        Driven::Over(exit) => exit,
+        Driven::Crashed(_, reason) => {
+            complain(&format!("error: a bug: {reason}"));
+            Exit::Bug
+        }
+    }
+}
+
+/// Resumes a run whose supervisor crashed in this process.
+fn begin_again(
+    project: &Project,
+    shown: &Shown,
+    dir: &RunDir,
+) -> Result<impl Future<Output = Result<Run, StartError>> + use<>, Exit> {
+    let stopped = open(project, dir, Cut::Torn)?;
+    let sources = stopped.sources(project.sources());
+    let read = |outside| stopped.config(Sources { outside, ..project.sources() });
+    let config = trust::load(project, Trust::Ask, &sources, read)?;
+    let options = Options {
+        stays_open: shown.stays_open,
+        asker: asker(&shown.screen),
+        watcher: shown.watcher(),
+        ..Options::default()
+    };
+    Ok(Run::resume(stopped, config, options))
+}
+
+async fn drive_once(
+    project: &Project,
+    shown: &Shown,
+    dir: Option<&RunDir>,
+    starting: impl Future<Output = Result<Run, StartError>>,
+) -> Driven {
     // From here on a signal stops the run instead of killing the program.
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => {
             complain(&format!("error: signals cannot be received: {error}"));
-            return Exit::Bug;
+            return Driven::Over(Exit::Bug);
         }
     };
     // The state before this process, which the status counts on.
@@ -100,7 +160,7 @@ async fn to_the_end(
     let screen = shown.screen.clone();
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return refused(project, dir, &error),
+        Err(error) => return Driven::Over(refused(project, dir, &error)),
     };
     let (id, dir) = (run.id(), run.dir().clone());
     complain(&format!("run {id} in {}", dir.path().display()));
@@ -126,7 +186,7 @@ async fn to_the_end(
     };
     listening.abort();
     screen.clear();
-    match end {
+    Driven::Over(match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
         RunEnd::Completed(completed) => ended(project, &dir, completed.state(), completed.record()),
@@ -148,11 +208,8 @@ async fn to_the_end(
             refusal::advise(&project.flags(), Some(&dir), &error);
             Exit::Disk
         }
-        RunEnd::Broken(reason) => {
-            complain(&format!("error: a bug: {reason}"));
-            Exit::Bug
-        }
-    }
+        RunEnd::Broken(reason) => return Driven::Crashed(dir, reason),
+    })
 }
 
 /// Prints the summary of a run that has ended.

@@ -105,7 +105,7 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
     };
     drive::note_scripts(&config);
     let screen = Screen::new();
-    let shown = Shown { json: verb.json, verbose, screen: screen.clone() };
+    let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
     Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
 }

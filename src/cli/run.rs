@@ -79,7 +79,8 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         complain("note: no run of this workflow holds results to reuse");
     }
     let screen = Screen::new();
-    let shown = Shown { json: verb.json, verbose, screen: screen.clone() };
+    let shown =
+        Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: verb.detached };
     let options = Options {
         tasks: verb.tasks,
         run_id,

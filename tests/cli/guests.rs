@@ -201,3 +201,24 @@ fn agents_with_long_contexts_delay_no_time_limit() {
     let long = at(&events, "d", "task.completed") - at(&events, "d", "task.started");
     assert!(long >= 2_000, "{long} ms");
 }
+
+#[test]
+fn a_supervisor_that_crashes_is_started_again_once() {
+    for message in [2, 5] {
+        let desk = busy();
+        let run = with_fault(&desk, &["run"], &format!("handler:panic:{message}"));
+        assert!(run.err.contains("the run goes on from its journal"), "{run:?}");
+        // A command that was at work is not run again: its task fails, as after the death of a process.
+        let events = desk.json(&["tail", "--json"]);
+        let of =
+            |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+        let lost = of("task.failed");
+        assert_eq!(run.code, i32::from(!lost.is_empty()), "{message}: {run:?}");
+        for event in lost {
+            assert_eq!(event["data"]["failure"]["kind"], "interrupted", "{event}");
+        }
+        assert_eq!((of("run.opened").len(), of("run.completed").len()), (2, 1), "{message}");
+    }
+    let run = with_fault(&busy(), &["run"], "handler:panic");
+    assert_eq!(run.code, 70, "{run:?}");
+}
