@@ -202,6 +202,9 @@ pub struct Failure {
     /// The end of the output of a command that failed: at most [`OUTPUT_LINES`] lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// Exit code of the command that failed: 128 + n if signal n ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
     /// Number of attempts of the model call that ended with this failure, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
@@ -214,11 +217,14 @@ pub const OUTPUT_LINES: usize = 20;
 /// may stand in one record.
 const OUTPUT_BYTES: usize = 4_000;
 
+/// The exit codes of commands that were ended from outside: by SIGHUP, SIGINT, SIGKILL and SIGTERM.
+const KILLED: [i32; 4] = [129, 130, 137, 143];
+
 impl Failure {
     /// Creates a failure.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), output: None, attempts: None }
+        Self { kind, message: message.into(), output: None, exit_code: None, attempts: None }
     }
 
     /// Returns true if a model call has tried again until its own attempts were used up: to try the
@@ -226,6 +232,14 @@ impl Failure {
     #[must_use]
     pub fn was_tried_out(&self) -> bool {
         self.attempts.is_some_and(|attempts| attempts > 1)
+    }
+
+    /// Returns true if somebody else ended the command, such as the kernel for want of memory: it says nothing
+    /// of its work. A program that crashed has ended itself.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.kind == FailureKind::CommandFailed
+            && self.exit_code.is_some_and(|code| KILLED.contains(&code))
     }
 
     /// Adds the end of the output of the command that failed.

@@ -338,7 +338,7 @@ impl RunMachine {
     /// Stops the run so that it can be resumed.
     pub fn interrupt(&mut self, now: Now, reason: String) {
         self.now = now;
-        self.interrupted(reason, Haste::Now);
+        self.interrupted(reason, Haste::WithinGrace);
         self.decide();
     }
 

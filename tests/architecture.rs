@@ -8,7 +8,20 @@ use std::path::{Path, PathBuf};
 /// The top-level modules in layers, from bottom to top. A module may use those of the layers
 /// before its own, and those that stand before it in its own.
 const LAYERS: [(&str, &[&str]); 6] = [
-    ("words", &["duration", "failure", "foreign", "glob", "id", "message", "output", "printable", "spending"]),
+    (
+        "words",
+        &[
+            "duration",
+            "failure",
+            "foreign",
+            "glob",
+            "id",
+            "message",
+            "output",
+            "printable",
+            "spending",
+        ],
+    ),
     (
         "decisions",
         &[

@@ -34,6 +34,7 @@ mod marks;
 mod mistakes;
 mod odd_files;
 mod own;
+mod printed;
 mod proposals;
 mod pty;
 mod quota;

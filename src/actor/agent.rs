@@ -255,15 +255,19 @@ impl Agent {
         Ok(())
     }
 
-    /// Stops without an outcome, now or once a reply that is on its way has come.
+    /// Stops without an outcome, once a reply that is on its way has come: it is paid for.
     fn interrupt(&self, myself: &ActorRef<AgentMsg>, state: &mut State, haste: Haste) {
         let waits = state.busy && state.is_calling && state.ending.is_none();
-        if haste == Haste::AfterReply && waits {
-            // The supervisor has the patience that the reply needs.
-            state.ending = Some(Ending::Interrupted);
-            return state.cancel.cancel();
+        if !waits {
+            return self.end(myself, state, Ending::Interrupted);
         }
-        self.end(myself, state, Ending::Interrupted);
+        state.ending = Some(Ending::Interrupted);
+        state.cancel.cancel();
+        match haste {
+            Haste::WithinGrace => self.give_grace(myself, state.step),
+            // The supervisor has the patience that the reply needs.
+            Haste::AfterReply => {}
+        }
     }
 
     fn end(&self, myself: &ActorRef<AgentMsg>, state: &mut State, ending: Ending) {
@@ -273,11 +277,14 @@ impl Agent {
         state.ending = Some(ending);
         state.cancel.cancel();
         state.abandon.cancel();
-        let step = state.step;
         if !state.busy {
             return self.advance(myself, state);
         }
-        // Tools get the grace period of the limits. The extra second is for recording the results.
+        self.give_grace(myself, state.step);
+    }
+
+    /// Gives a step the grace period of the limits. The extra second is for recording the results.
+    fn give_grace(&self, myself: &ActorRef<AgentMsg>, step: u64) {
         let grace = self.services.limits.grace_period + std::time::Duration::from_secs(1);
         myself.send_after(grace, move || AgentMsg::GraceOver { step });
     }

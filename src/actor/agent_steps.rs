@@ -256,10 +256,12 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
     // The time limit of tools does not apply: a `run` task has the time limit of its task.
     tool_context.timeout = Duration::MAX;
     let mut known = context.services.lost.answer(&context.agent, context.turn, &call);
+    let mut tries = 0;
     let finished = loop {
         let finished = match known.take() {
             Some(known) => known,
             None => {
+                tries += 1;
                 let began = Instant::now();
                 let result = bash::run_task(&command, &tool_context).await;
                 if call.effect.is_repeatable() && tool_run::was_cancelled(&context, &result) {
@@ -270,7 +272,7 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
             }
         };
         let begun = context.begun.load(Ordering::Relaxed);
-        match unknown::settle(&context, &call, finished, begun).await {
+        match unknown::settle(&context, &call, finished, begun, tries).await {
             Settled::Finished(finished) => break finished,
             Settled::Again => {}
             Settled::Open => return Ok(records),

@@ -135,7 +135,7 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
     for finished in unknown {
         let Some(lost) = calls.iter().find(|lost| lost.call.key == finished.key) else { continue };
         let begun = lost.begun.as_ref().map_or(0, |begun| begun.seq);
-        match unknown::settle(&context, &lost.call, finished, begun).await {
+        match unknown::settle(&context, &lost.call, finished, begun, 1).await {
             Settled::Finished(finished) => {
                 records.extend(tool_run::settled(&context, [finished]).await?);
             }

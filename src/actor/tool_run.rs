@@ -196,14 +196,17 @@ async fn run_one(
     let is_own_step = context.services.tools.get(&call.call.name).is_none();
     let lost = &context.services.lost;
     let mut known = lost.answer(&context.agent, context.turn, call).filter(|_| !is_own_step);
-    let mut ticket = Some(ticket);
+    let (mut ticket, mut tries) = (Some(ticket), 0);
     loop {
         let finished = match known.take() {
             Some(known) => known,
-            None => make(context, call, ticket.take().unwrap_or_default()).await?,
+            None => {
+                tries += 1;
+                make(context, call, ticket.take().unwrap_or_default()).await?
+            }
         };
         let begun = context.begun.load(Ordering::Relaxed);
-        match unknown::settle(context, call, finished, begun).await {
+        match unknown::settle(context, call, finished, begun, tries).await {
             Settled::Finished(finished) => return Some(finished),
             Settled::Again => {}
             Settled::Open => return None,

@@ -23,13 +23,17 @@ pub(super) enum Settled {
 }
 
 /// Returns what follows from the result of a call. `begun` is the number of the record of its last
-/// beginning, 0 without one.
+/// beginning, 0 without one, and `tries` counts how often this process has made it.
 pub(super) async fn settle(
     context: &StepContext,
     call: &PendingCall,
     finished: ToolFinished,
     begun: u64,
+    tries: u32,
 ) -> Settled {
+    if unknown::is_repeated(call, &finished, tries) {
+        return Settled::Again;
+    }
     let tool = context.services.tools.get(&call.call.name).and_then(|tool| tool.on_unknown());
     match unknown::rule(call, &finished, tool, context.on_unknown) {
         OnUnknown::Tell => Settled::Finished(finished),

@@ -251,8 +251,8 @@ pub enum CancelTarget {
 /// When an agent stops that is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Haste {
-    /// Now, also amid a reply.
-    Now,
-    /// Once the reply that is on its way has come: it is paid for.
+    /// Within the grace period. A reply that is on its way may come: it is paid for.
+    WithinGrace,
+    /// Once the reply that is on its way has come, however long it takes.
     AfterReply,
 }

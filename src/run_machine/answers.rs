@@ -213,9 +213,15 @@ impl RunMachine {
         self.count_from_now(place);
         self.open.slots.hand_over(main, judge.clone());
         self.begins_soon_below(judge);
-        let restart = self.state.agents().get(judge).map_or(0, |agent| agent.restarts);
-        let feedback = Some(Feedback { cause: Cause::Format, text: UNCLEAR.to_owned() });
-        let reason = "its answer gave no verdict".to_owned();
+        let agent = self.state.agents().get(judge);
+        let (restart, is_command) =
+            agent.map_or((0, false), |agent| (agent.restarts, agent.definition.is_none()));
+        let (text, reason) = match is_command {
+            true => ("", "it was killed before it gave a verdict"),
+            false => (UNCLEAR, "its answer gave no verdict"),
+        };
+        let feedback = Some(Feedback { cause: Cause::Format, text: text.to_owned() });
+        let reason = reason.to_owned();
         let restarted = AgentRestarted { restart, reason, feedback };
         let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, judge, restarted)]);

@@ -40,7 +40,7 @@ impl RunMachine {
         }
         self.end_hook();
         let patience = match haste {
-            Haste::Now => self.end_grace(),
+            Haste::WithinGrace => self.end_grace(),
             Haste::AfterReply => self.end_grace() + REPLY_PATIENCE,
         };
         self.open.timers.set(self.now.since + patience, Timer::InterruptOverdue);

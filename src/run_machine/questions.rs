@@ -291,7 +291,7 @@ impl RunMachine {
         };
         let reason = format!("`{who}` waits for a person: {message}{others}");
         self.open.pause_cause = PauseCause::Person;
-        self.interrupted(reason, Haste::Now);
+        self.interrupted(reason, Haste::WithinGrace);
         self.pause_when_quiet();
     }
 

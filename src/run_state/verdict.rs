@@ -15,7 +15,8 @@ pub enum Verdict {
     Passed,
     /// The answer did not pass. The failure holds what the check printed, or its reasons.
     Failed(Failure),
-    /// An agent's answer gives no verdict: it is asked once more. The failure holds the answer.
+    /// There is no verdict yet: the answer of an agent gives none (the failure holds it), or a command was
+    /// killed. It is asked once more.
     Unclear(Failure),
     /// The check could not judge.
     Undecided(Failure),
@@ -38,6 +39,9 @@ pub fn verdict_of(outcome: &Outcome, is_agent: bool) -> Verdict {
     match outcome {
         Outcome::Completed { output } if is_agent => read_verdict(&output.text),
         Outcome::Completed { .. } => Verdict::Passed,
+        Outcome::Failed { failure, .. } if failure.was_killed() => {
+            Verdict::Unclear(failure.clone())
+        }
         Outcome::Failed { failure, partial }
             if matches!(failure.kind, FailureKind::CommandFailed | FailureKind::CheckFailed) =>
         {
@@ -81,6 +85,22 @@ fn end_of(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_was_killed_has_not_judged() {
+        let ended = |exit_code: i32| {
+            let failure = Failure::new(FailureKind::CommandFailed, "it ended");
+            let failure = Failure { exit_code: Some(exit_code), ..failure };
+            verdict_of(&Outcome::Failed { failure, partial: None }, false)
+        };
+        for killed in [129, 130, 137, 143] {
+            assert!(matches!(ended(killed), Verdict::Unclear(_)), "{killed}");
+        }
+        // A program that crashed, or used up its time, has judged.
+        for failed in [1, 101, 126, 127, 134, 139, 152] {
+            assert!(matches!(ended(failed), Verdict::Failed(_)), "{failed}");
+        }
+    }
 
     #[test]
     fn only_the_first_line_of_an_answer_is_a_verdict() {

@@ -199,7 +199,8 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
         (ToolStatus::Error, Some(code)) => {
             let limit = limit_passed(code).map(|limit| format!(": {limit}"));
             let message = format!("the command ended with exit code {code}");
-            failed(message + limit.as_deref().unwrap_or_default()).with_output(&output.text)
+            let failure = failed(message + limit.as_deref().unwrap_or_default());
+            Failure { exit_code: Some(code), ..failure.with_output(&output.text) }
         }
         // Without an exit code, the text is the reason of the failure and not an output.
         (ToolStatus::Error, None) => {

@@ -30,6 +30,17 @@ pub enum Decision {
     Again,
 }
 
+/// How often a call that may be repeated is made in one process before it is told that nobody knows its
+/// outcome: what ended it twice would end it again.
+const MOST_TRIES: u32 = 2;
+
+/// Returns true if a call is made again, because nobody knows its outcome and it may be repeated. `tries`
+/// counts how often this process has made it.
+#[must_use]
+pub fn is_repeated(call: &PendingCall, finished: &ToolFinished, tries: u32) -> bool {
+    finished.status == ToolStatus::Unknown && call.effect.is_repeatable() && tries < MOST_TRIES
+}
+
 /// Returns what `on_unknown` says of this result: that of the tool, if it has one, else that of the task.
 /// Only the outcome of a call that may not be repeated is unknown; a conflict over a file is known.
 #[must_use]

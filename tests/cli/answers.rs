@@ -83,6 +83,34 @@ fn an_answer_is_asked_for_until_it_is_accepted() {
 }
 
 #[test]
+fn a_check_that_is_killed_is_made_again_and_is_no_verdict() {
+    // The command that runs as process 1 of its namespace is not killed by itself: its child is.
+    let once = "bash -c 'test -e once || { touch once; kill -9 $$; }'";
+    let ever = "bash -c 'echo x >> tries; kill -9 $$'";
+    let crashes = "bash -c 'ulimit -c 0; kill -SEGV $$'";
+    for (command, code, asked, rounds) in [(once, 0, 1, 1), (ever, 1, 1, 1), (crashes, 1, 3, 3)] {
+        let file = format!(
+            "[agents.worker]\ninstructions = 'Work.'\n[tasks.t]\nagent = 'worker'\nprompt = 'Go.'\n\
+             [[tasks.t.checks]]\nrun = \"{command}\"\n"
+        );
+        let desk = Desk::offline(&file, "[[rules]]\nsay = 'done'\n");
+        let done = desk.call(&["run"]);
+        assert_eq!(done.code, code, "{command}: {}{}", done.out, done.err);
+        let shown = &desk.json(&["show", "desk/t", "--json"])[0];
+        let events = desk.json(&["tail", "--json"]);
+        let turns = events.iter().filter(|event| event["type"] == "model.requested").count();
+        assert_eq!(turns, asked, "the agent was told that it is wrong: {shown}");
+        assert_eq!(shown["rounds"].as_array().map_or(0, Vec::len) + 1, rounds, "{shown}");
+        if command == ever {
+            assert_eq!(desk.read("tries"), "x\nx\n", "once more, and no oftener");
+            let failed = events.iter().find(|event| event["type"] == "task.failed");
+            let message = failed.expect("it failed")["data"]["failure"]["message"].to_string();
+            assert!(message.contains("exit code 137"), "{message}");
+        }
+    }
+}
+
+#[test]
 fn an_attempt_has_so_many_rounds_and_fails_by_what_was_wrong_last() {
     let schema = "output_schema = { type = 'object' }";
     let check = "[[tasks.t.checks]]\nrun = 'echo why; false'";

@@ -304,6 +304,30 @@ fn the_night_does_its_work_and_cleans_up_also_where_a_part_fails() {
 }
 
 #[test]
+fn a_night_that_is_mended_and_retried_has_a_true_report() {
+    let mut example = Example::copied("nightly");
+    let run = example.shell("callsheet run --input feed=feed/later.csv");
+    assert_eq!(run.code, 8, "{}{}", run.out, run.err);
+    let report = |example: &Example| example.desk.read("nightly.md");
+    assert!(report(&example).contains("**Not looked at.**"), "{}", report(&example));
+    // The command that the end proposes, once the feed is there.
+    let feed = example.desk.read("feed/advisories.csv");
+    example.desk.write("feed/later.csv", &feed);
+    let said = format!("{}{}", run.out, run.err);
+    assert!(said.contains("resume") && said.contains("--retry-failed"), "{said}");
+    let retry = example.shell("callsheet resume --retry-failed");
+    assert_eq!(retry.code, 0, "{}{}", retry.out, retry.err);
+    let mended = report(&example);
+    assert!(mended.contains("**affected**") && !mended.contains("**Not looked at.**"), "{mended}");
+    let (report, states) = example.report();
+    assert_eq!((report["state"].as_str(), &report["exit_code"]), (Some("completed"), &0.into()));
+    assert!(states.values().all(|state| state == "completed"), "{states:?}");
+    // Nothing is left to do, and nobody is told to retry again.
+    let again = example.shell("callsheet resume --retry-failed");
+    assert!(again.err.contains("nothing is left to do"), "{}{}", again.out, again.err);
+}
+
+#[test]
 fn a_night_before_a_release_does_not_begin() {
     let mut example = Example::copied("nightly");
     example.desk.write("RELEASE_FREEZE", "");

@@ -127,6 +127,40 @@ fn ctrl_c_pauses_and_leaves_no_process_behind() {
     }
 }
 
+/// Returns the events of this type in the journal so far.
+fn events(desk: &Desk, kind: &str) -> usize {
+    let journal = desk.runs().pop().map(|run| run.join("journal.jsonl"));
+    let text = journal.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    text.matches(&format!("\"type\":\"{kind}\"")).count()
+}
+
+#[test]
+fn a_reply_that_is_on_its_way_is_paid_for_once() {
+    let script = |delay: u64| format!("[[rules]]\nsay = 'done'\ndelay_ms = {delay}\n");
+    let asked = |delay: u64, grace: &str| {
+        let desk =
+            Desk::offline(&format!("{BASH}[limits]\ngrace_period = '{grace}'\n"), &script(delay));
+        let run = desk.start(&["run"]);
+        wait("the request", || (events(&desk, "model.requested") > 0).then_some(()));
+        run.signal("TERM");
+        let done = run.end();
+        assert_eq!(done.code, 143, "{}", done.err);
+        desk
+    };
+    let desk = asked(1_500, "60s");
+    assert_eq!(events(&desk, "model.responded"), 1, "the reply was waited for");
+    // A second request would have another answer.
+    desk.write("script.toml", "[[rules]]\nsay = 'again'\n");
+    let done = desk.call(&["resume"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.out.contains("done") && !done.out.contains("again"), "{}", done.out);
+    // A reply that takes longer than the grace is not waited for.
+    let begun = Instant::now();
+    let desk = asked(60_000, "100ms");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert_eq!(events(&desk, "model.responded"), 0);
+}
+
 #[test]
 fn a_second_ctrl_c_ends_at_once() {
     // The tool does not care about the first.
@@ -341,6 +375,39 @@ fn orphan(desk: &Desk, run: Live) {
     assert!(sent.expect("sent").success());
     run.signal("KILL");
     run.end();
+}
+
+#[test]
+fn an_idempotent_command_whose_wrapper_dies_is_run_again_once() {
+    // Each row: the number of tries at which it ends by itself, the exit code, the tries.
+    for (ends_at, code, tries) in [(2, 0, 2), (9, 1, 2)] {
+        let line = format!(
+            "echo x >> tries; test $(wc -l < tries) -ge {ends_at} || {{ echo 1 > at; sleep 60; }}"
+        );
+        let text = format!("[tasks.one]\nidempotent = true\nrun = '{line}'\n");
+        let desk = Desk::commands(&text);
+        let run = desk.start(&["run"]);
+        let mut killed = std::collections::BTreeSet::new();
+        while killed.len() < tries.min(ends_at - 1) {
+            let wrapper = wait("the wrapper", || {
+                let journal = std::fs::read_to_string(desk.runs().pop()?.join("journal.jsonl"));
+                let journal = journal.ok()?;
+                let started =
+                    journal.lines().filter(|line| line.contains("tool.started")).next_back()?;
+                let started: serde_json::Value = serde_json::from_str(started).ok()?;
+                let group = started["data"]["pgid"].as_i64()?;
+                (!killed.contains(&group) && desk.path().join("at").exists()).then_some(group)
+            });
+            std::fs::remove_file(desk.path().join("at")).expect("removed");
+            let mut kill = std::process::Command::new("kill");
+            let sent = kill.args(["-s", "KILL", &wrapper.to_string()]).status();
+            assert!(sent.expect("sent").success());
+            killed.insert(wrapper);
+        }
+        let done = run.end();
+        assert_eq!(done.code, code, "{ends_at}: {}{}", done.out, done.err);
+        assert_eq!(desk.read("tries").lines().count(), tries, "{}", done.out);
+    }
 }
 
 /// Keeps a result as the wrapper of the call would have.
