@@ -392,8 +392,7 @@ fn an_idempotent_command_whose_wrapper_dies_is_run_again_once() {
             let wrapper = wait("the wrapper", || {
                 let journal = std::fs::read_to_string(desk.runs().pop()?.join("journal.jsonl"));
                 let journal = journal.ok()?;
-                let started =
-                    journal.lines().filter(|line| line.contains("tool.started")).next_back()?;
+                let started = journal.lines().rfind(|line| line.contains("tool.started"))?;
                 let started: serde_json::Value = serde_json::from_str(started).ok()?;
                 let group = started["data"]["pgid"].as_i64()?;
                 (!killed.contains(&group) && desk.path().join("at").exists()).then_some(group)
