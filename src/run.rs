@@ -15,6 +15,7 @@ mod git_folders;
 mod included;
 mod judging;
 mod launch;
+mod linked;
 pub mod no_effect;
 mod opening;
 pub mod outlook;
@@ -27,6 +28,7 @@ mod settings;
 #[cfg(test)]
 mod simulation;
 pub mod values;
+mod walked;
 mod wall;
 
 use std::collections::{BTreeMap, HashSet};

@@ -24,6 +24,9 @@ const APPROVAL: &str = "approve_plan";
 /// The keys that a plan may have.
 const KEYS: [&str; 2] = ["version", "tasks"];
 
+/// Why a plan names no file of tasks.
+const NO_SUB_GRAPHS: &str = "a plan has no sub-graphs: nobody would be shown what their files hold";
+
 /// The most tasks of a plan: a person has to read it.
 const MOST: usize = 200;
 
@@ -139,8 +142,12 @@ fn names(
     }
     for (_, task) in plan.get("tasks").and_then(Value::as_dict).into_iter().flatten() {
         if let Some(file) = task.as_dict().and_then(|task| task.get("workflow")) {
-            let message = "a plan has no sub-graphs: nobody would be shown what their files hold";
-            problems.error("bad_value", &places.of(file).key, message, "write their tasks out");
+            problems.error(
+                "bad_value",
+                &places.of(file).key,
+                NO_SUB_GRAPHS,
+                "write their tasks out",
+            );
         }
     }
     Some(names)
@@ -226,8 +233,11 @@ impl Config {
     fn judge_files(&self, plan: &Dict) -> Result<(), String> {
         let tasks = plan.get("tasks").and_then(Value::as_dict);
         for (name, task) in tasks.into_iter().flatten() {
-            let schema = task.as_dict().and_then(|task| task.get("output_schema"));
-            let Some(file) = schema.and_then(Value::as_str) else { continue };
+            let Some(task) = task.as_dict() else { continue };
+            if task.contains_key("workflow") {
+                return Err(format!("`tasks.{name}.workflow`: {NO_SUB_GRAPHS}"));
+            }
+            let Some(file) = task.get("output_schema").and_then(Value::as_str) else { continue };
             if !self.files.contains_key(file) {
                 return Err(format!(
                     "`tasks.{name}.output_schema` names a file that the configuration does not name: write \
@@ -363,6 +373,11 @@ mod tests {
         let refused = propose("\"secret.json\"").expect_err("refused");
         assert!(refused.contains("write the schema out") && !refused.contains("SECRET"));
         assert!(propose("\"gone.json\"").is_err_and(|gone| gone == refused));
+        let both = ["\"secret.json\"", "\"gone.json\""].map(|file| {
+            let refused = propose(&format!("{{ type = \"object\" }}\nworkflow = {file}"));
+            refused.expect_err("a file of tasks")
+        });
+        assert!(both[0] == both[1] && both[0].contains("no sub-graphs"), "{both:?}");
         assert!(propose("\"known.json\"").expect("known").is_allowed);
         assert!(propose("{ type = \"object\" }").expect("a table").is_allowed);
     }

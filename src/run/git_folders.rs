@@ -13,9 +13,6 @@ use rustix::fs::{Mode, OFlags};
 use crate::spec::run_by_others::{GIT_FOLDER, GIT_MASKED, Named, Shape};
 use crate::tool::sandbox::place::resolve;
 
-/// The most folders of git that are looked at; each takes some system calls.
-const MOST: usize = 200;
-
 /// Makes what is missing in the folders of git whose settings are protected. Returns what is there now.
 /// What cannot be made cannot be made by a command either: it has no more rights.
 pub(super) fn completed(root: &Path, protected: &[PathBuf]) -> Vec<PathBuf> {
@@ -26,7 +23,7 @@ pub(super) fn completed(root: &Path, protected: &[PathBuf]) -> Vec<PathBuf> {
         path.ends_with("config") && below.iter().any(|part| part == GIT_FOLDER)
     };
     let mut there = Vec::new();
-    for settings in protected.iter().filter(is_of_git).take(MOST) {
+    for settings in protected.iter().filter(is_of_git) {
         let Some(folder) = settings.parent() else { continue };
         let Ok(found) = resolve(folder, &owned) else { continue };
         if !found.is_owned || found.link.is_some() {

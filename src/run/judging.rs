@@ -36,6 +36,10 @@ pub(super) fn kept(argv: &[String], root: &Path) -> Vec<PathBuf> {
             both.extend(folders);
         }
         found.extend(both);
+        // The folders before a `..` can be exchanged too.
+        if Path::new(&named.path).iter().any(|part| part == "..") {
+            found.insert(written);
+        }
     }
     found.into_iter().collect()
 }
@@ -76,7 +80,7 @@ mod tests {
             ),
             (&["python3", "hooks/link.py"], &["hooks", "hooks/link.py", "lib", "lib/real.py"]),
             (&["python3", "top.py"], &["top.py"]),
-            (&["python3", "hooks/../top.py", "."], &["top.py"]),
+            (&["python3", "hooks/../top.py", "."], &["hooks/../top.py", "top.py"]),
             // The name can be put elsewhere, what it leads to cannot.
             (&["cat", "out"], &["out"]),
             (&["true", "/etc/passwd", "..", "gone"], &[]),

@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::StartError;
 use super::git_folders;
 use super::included;
-use super::wall::{self, Making};
+use super::linked::links_in;
+use super::walked::{through_links, walked};
+use super::wall::{self, Kept, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
 use crate::spec::run_by_others;
@@ -18,7 +20,7 @@ use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
 use crate::tool::bash;
 use crate::tool::room;
-use crate::tool::sandbox::{Namespaces, Policy, Probed, Sandbox, probe_all};
+use crate::tool::sandbox::{Namespaces, NoSandbox, Policy, Probed, Sandbox, probe_all};
 use crate::tool::survey::find_protected;
 use crate::tool::wrapper::Wrapper;
 use crate::trust::{self, Store};
@@ -52,9 +54,17 @@ pub fn proof(config: &Config) -> Option<SandboxProof> {
     let program = Wrapper::this_program();
     let proved = match policy(config, &protected(config), Making::Nothing) {
         Ok(policy) => proved(config, &policy, program.as_deref()),
-        Err(reason) => Err(missing(config, reason)),
+        Err(reason) => Err(Unproved { proof: missing(config, reason), is_of_workspace: true }),
     };
-    Some(proved.unwrap_or_else(|none| *none))
+    Some(proved.unwrap_or_else(|none| *none.proof))
+}
+
+/// There is no sandbox.
+struct Unproved {
+    /// What is recorded.
+    proof: Box<SandboxProof>,
+    /// True if this machine has a sandbox around another folder.
+    is_of_workspace: bool,
 }
 
 /// Returns what is recorded where there is no sandbox.
@@ -64,24 +74,27 @@ fn missing(config: &Config, reason: String) -> Box<SandboxProof> {
     Box::new(SandboxProof { mode, network, hosts, missing: Some(reason), ..Default::default() })
 }
 
-/// Tries the sandbox. Returns the proof, or as an error what is recorded where there is none.
+/// Tries the sandbox.
 fn proved(
     config: &Config,
     policy: &Policy,
     program: Option<&Path>,
-) -> Result<SandboxProof, Box<SandboxProof>> {
+) -> Result<SandboxProof, Unproved> {
     let SandboxSpec { mode, network, ref hosts, .. } = config.sandbox;
     let wanted = SandboxProof { mode, network, hosts: hosts.clone(), ..Default::default() };
     let none = "this program does not call `serve_if_asked`";
     let within = within(config, policy);
-    let probed = program.ok_or_else(|| none.to_owned());
+    let probed = program.ok_or_else(|| NoSandbox::Machine(none.to_owned()));
     match probed.and_then(|program| probe_all(program, policy, &within)) {
         Ok(Probed { namespaces, kept, open }) => {
             let processes = namespaces == Namespaces::Processes;
             let namespaces = namespaces != Namespaces::None;
             Ok(SandboxProof { namespaces, processes, kept, open, ..wanted })
         }
-        Err(reason) => Err(missing(config, reason)),
+        Err(none) => {
+            let is_of_workspace = matches!(none, NoSandbox::Workspace(_));
+            Err(Unproved { proof: missing(config, none.to_string()), is_of_workspace })
+        }
     }
 }
 
@@ -108,7 +121,7 @@ fn within(config: &Config, policy: &Policy) -> Vec<Policy> {
 /// without one, and the configuration does not need one.
 pub(super) async fn prepare(
     config: &Config,
-    protected: &[PathBuf],
+    protected: &Kept,
     program: Option<PathBuf>,
 ) -> Result<Prepared, StartError> {
     if !is_wanted(config) {
@@ -127,8 +140,8 @@ pub(super) async fn prepare(
         for pause in PAUSES_MS.map(Duration::from_millis) {
             // A machine full of processes says nothing about its sandbox.
             let is_passing =
-                |none: &SandboxProof| none.missing.as_deref().is_some_and(room::tells_of_passing);
-            if !proof.as_ref().is_err_and(|none| is_passing(none)) {
+                |none: &Unproved| none.proof.missing.as_deref().is_some_and(room::tells_of_passing);
+            if !proof.as_ref().is_err_and(is_passing) {
                 break;
             }
             std::thread::sleep(pause);
@@ -136,7 +149,9 @@ pub(super) async fn prepare(
         }
         proof
     });
-    let proof = proving.await.unwrap_or_else(|error| Err(missing(config, error.to_string())));
+    let proof = proving.await.unwrap_or_else(|error| {
+        Err(Unproved { proof: missing(config, error.to_string()), is_of_workspace: false })
+    });
     match proof {
         Ok(proof) => {
             let namespaces = match (proof.namespaces, proof.processes) {
@@ -147,7 +162,7 @@ pub(super) async fn prepare(
             let policy = Policy { namespaces, ..policy };
             Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
         }
-        Err(none) => {
+        Err(Unproved { proof: none, is_of_workspace }) => {
             let reason = none.missing.clone().unwrap_or_default();
             // Without a sandbox a command would reach all hosts. That it could not be tried is no reason to
             // go without.
@@ -155,7 +170,7 @@ pub(super) async fn prepare(
             if is_needed {
                 return Err(StartError::Sandbox(format!("{reason}; {WANTED}")));
             }
-            if room::tells_of_passing(&reason) {
+            if is_of_workspace || room::tells_of_passing(&reason) {
                 return Err(StartError::Sandbox(reason));
             }
             if !Store::of_user().allows_no_sandbox(&config.root) {
@@ -199,7 +214,7 @@ fn runs_commands(config: &Config) -> bool {
 }
 
 /// Returns what the commands of a run may reach.
-fn policy(config: &Config, protected: &[PathBuf], making: Making) -> Result<Policy, String> {
+fn policy(config: &Config, protected: &Kept, making: Making) -> Result<Policy, String> {
     let named = named(config);
     let below = |path: &Path| path.strip_prefix(&config.root).map(Path::to_owned).ok();
     // A root lifts the protection of what other programs run only if it names such a thing: `src` does not
@@ -209,35 +224,70 @@ fn policy(config: &Config, protected: &[PathBuf], making: Making) -> Result<Poli
         let names_theirs = || below(root).is_some_and(|root| run_by_others::lifts(&root));
         path.starts_with(root) && (!is_theirs || names_theirs())
     };
-    let is_named = |path: &&PathBuf| named.iter().any(|root| is_lifted(root, path));
-    let mut kept: Vec<PathBuf> = protected.iter().filter(|path| !is_named(path)).cloned().collect();
+    // Nothing lifts the protection of the records: a command could say in them what the run did.
+    let records = walked(&config.state_dir).map(|records| records.path);
+    let is_record = |path: &PathBuf| records.iter().any(|records| path.starts_with(records));
+    let is_named =
+        |path: &&PathBuf| !is_record(path) && named.iter().any(|root| is_lifted(root, path));
+    let paths = protected.paths.iter();
+    let mut kept: Vec<PathBuf> = paths.filter(|path| !is_named(path)).cloned().collect();
     // Nothing lifts the protection of the store of trust: a command could trust its own file with it.
     kept.extend(trust::real_folder());
     if making == Making::Folders && config.sandbox.mode == SandboxMode::WorkspaceWrite {
         kept.extend(git_folders::completed(&config.root, &kept));
     }
-    wall::policy(config, kept, making)
+    wall::policy(config, Kept { paths: kept, pinned: protected.pinned.clone() }, making)
 }
 
 /// Returns the writable roots that lift the protection of paths: those in the workspace. One around it
 /// does not name them.
 pub(super) fn named(config: &Config) -> Vec<PathBuf> {
-    let roots = config.sandbox.writable_roots.iter();
-    roots.filter(|path| **path != config.root && path.starts_with(&config.root)).cloned().collect()
+    let roots = config.sandbox.writable_roots.iter().filter_map(|path| walked(path));
+    let roots = roots.map(|root| root.path);
+    roots.filter(|path| *path != config.root && path.starts_with(&config.root)).collect()
 }
 
-/// Returns the paths that no tool changes: what the configuration names, what other programs run, and
-/// the records. Walks the workspace.
-pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
-    let root = |path: &str| config.root.join(path);
+/// Returns what no tool changes: what the configuration names, what other programs run, and the records.
+/// Walks the workspace.
+pub(super) fn protected(config: &Config) -> Kept {
+    let mut found = theirs(config);
+    found.extend(own(config));
+    let mut kept = Kept::default();
+    for walked in found.iter().filter_map(|path| walked(path)) {
+        // What a link leads to is as good as what it is.
+        kept.paths.extend(through_links(&walked.path));
+        kept.paths.push(walked.path);
+        kept.pinned.extend(walked.left);
+    }
+    // Each one takes time for each command.
+    for list in [&mut kept.paths, &mut kept.pinned] {
+        let mut known = HashSet::new();
+        list.retain(|path| known.insert(path.clone()));
+    }
+    kept
+}
+
+/// Returns what other programs run or trust, with what the links in such folders lead to.
+fn theirs(config: &Config) -> Vec<PathBuf> {
     // Some may come into being later.
-    let mut found: Vec<PathBuf> = run_by_others::TRUSTED.into_iter().map(root).collect();
+    let named = run_by_others::TRUSTED.into_iter().map(|path| config.root.join(path));
+    let mut found: Vec<PathBuf> = named.collect();
     let walked = find_protected(&config.root);
     if let Some(left_out) = walked.left_out {
         tracing::warn!("{left_out}");
     }
+    let below = |path: &Path| path.strip_prefix(&config.root).map(Path::to_owned);
+    let is_theirs = |path: &&PathBuf| below(path).is_ok_and(|path| run_by_others::lifts(&path));
+    let folders = walked.paths.iter().filter(is_theirs).map(PathBuf::as_path);
+    found.extend(links_in(folders));
     found.extend(walked.paths);
-    found.extend(included::folders(config));
+    found
+}
+
+/// Returns what the configuration names, and the records.
+fn own(config: &Config) -> Vec<PathBuf> {
+    let root = |path: &str| config.root.join(path);
+    let mut found = included::folders(config);
     found.push(config.file.clone());
     found.push(config.state_dir.clone());
     found.extend(trust::real_folder().filter(|store| store.starts_with(&config.root)));
@@ -255,11 +305,5 @@ pub(super) fn protected(config: &Config) -> Vec<PathBuf> {
     found.extend(super::judging::kept(&config.hooks.pre_tool_use, &config.root));
     let of_tools = config.tools.values().flat_map(|tool| code_files(&tool.command));
     found.extend(of_tools.map(root).filter(|path| path.is_file()));
-    // What a link leads to is as good as what it is.
-    let real = found.iter().filter_map(|path| path.canonicalize().ok());
-    found.extend(real.filter(|path| path.starts_with(&config.root)).collect::<Vec<_>>());
-    // Each one takes time for each command.
-    let mut known = HashSet::new();
-    found.retain(|path| known.insert(path.clone()));
     found
 }

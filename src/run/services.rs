@@ -105,7 +105,7 @@ impl Prepared {
             tools.insert(tool.clone());
         }
         let protected = sandbox::protected(config);
-        let workspace = workspace(config, &protected)?;
+        let workspace = workspace(config, &protected.paths)?;
         let sandbox = sandbox::prepare(config, &protected, wrapper_program(options)).await?;
         // All providers are asked at once, so that several models delay a run no more than one.
         let services = known.into_iter().map(|(spec, model, retry)| {

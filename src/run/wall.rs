@@ -42,6 +42,15 @@ const OTHER_FILES: u64 = 512;
 /// The most paths that are made read-only for each command: a few microseconds each.
 const MOST_PROTECTED: usize = 10_000;
 
+/// What no tool changes.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Paths that stay as they are: absolute, without `..`.
+    pub(super) paths: Vec<PathBuf>,
+    /// Folders that stay at their place, because such a path leads through them.
+    pub(super) pinned: Vec<PathBuf>,
+}
+
 /// Which folders may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Making {
@@ -51,15 +60,11 @@ pub(super) enum Making {
     Folders,
 }
 
-/// Returns what the commands of a run may reach. `protected` are the paths that they may not change.
+/// Returns what the commands of a run may reach, and may not change.
 ///
 /// # Errors
 /// Returns the path that cannot be resolved safely, and the reason.
-pub(super) fn policy(
-    config: &Config,
-    protected: Vec<PathBuf>,
-    making: Making,
-) -> Result<Policy, String> {
+pub(super) fn policy(config: &Config, kept: Kept, making: Making) -> Result<Policy, String> {
     let mut wall = Wall::around(config)?;
     wall.writable_roots(config)?;
     wall.records(config, making)?;
@@ -73,17 +78,19 @@ pub(super) fn policy(
         Ok(below) => real.join(below),
         Err(_) => path,
     };
-    if protected.len() > MOST_PROTECTED {
+    let count = kept.paths.len() + kept.pinned.len();
+    if count > MOST_PROTECTED {
         return Err(format!(
-            "the workspace holds {} paths that are protected, over {MOST_PROTECTED}: each command would \
-             take a second to make them read-only; move some of its repositories elsewhere",
-            protected.len()
+            "the workspace holds {count} paths that are protected, over {MOST_PROTECTED}: each command would \
+             take a second to make them read-only; move some of its repositories elsewhere"
         ));
     }
     let spec = &config.sandbox;
-    let protected = protected.into_iter().map(|path| Place::from(in_place(path))).collect();
+    let places =
+        |paths: Vec<PathBuf>| paths.into_iter().map(|path| Place::from(in_place(path))).collect();
+    let (protected, pinned) = (places(kept.paths), places(kept.pinned));
     let (network, hosts, limits) = (spec.network, spec.hosts.clone(), spec.limits.clone());
-    Ok(Policy { protected, network, hosts, limits, ..wall.policy })
+    Ok(Policy { protected, pinned, network, hosts, limits, ..wall.policy })
 }
 
 /// A policy in the making.

@@ -152,7 +152,7 @@ const PROTECTED_PATTERNS: [(&str, &str); 4] = [
 
 /// The parts of a folder of git that decide which programs git runs and where it looks. The other
 /// parts are written by every commit.
-const GIT_PARTS: [&str; 11] = [
+const GIT_PARTS: [&str; 12] = [
     "config",
     "config.worktree",
     "hooks",
@@ -162,6 +162,7 @@ const GIT_PARTS: [&str; 11] = [
     "gitdir",
     "worktrees",
     "config.lock",
+    "sequencer",
     "rebase-merge",
     "rebase-apply",
 ];

@@ -44,7 +44,7 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::process::{Child, Command};
 
 use self::place::{Held, Place};
-pub use self::probe::{Probed, probe, probe_all};
+pub use self::probe::{NoSandbox, Probed, probe, probe_all};
 use crate::spec::sandbox::{CommandLimits, Confinement};
 
 /// First argument of a process that is to enter a sandbox. Then follow a [`Work`], and the program with
@@ -116,8 +116,10 @@ pub struct Policy {
     /// Files and folders that may be written. One lies in another only if that is a root around the
     /// workspace, or as the folder of caches does in the records, which are protected.
     pub write: Vec<Place>,
-    /// Paths in `write` that stay read-only.
+    /// Paths in `write` that stay read-only, without `..`.
     pub protected: Vec<Place>,
+    /// Folders in `write` that stay at their place, without `..`: what is in them may be written.
+    pub pinned: Vec<Place>,
     /// Folders of people, which are not read although the folder of the system in which they lie is.
     pub homes: Vec<Place>,
     /// True if the whole network may be used.

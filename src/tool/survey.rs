@@ -13,12 +13,16 @@ use std::ffi::{OsStr, OsString};
 use std::fs::FileType;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use self::listings::Listings;
 use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
 
-/// The most entries of folders that a walk looks at.
+/// The most entries of folders that a walk looks at, beside those of installed packages.
 const ENTRIES: usize = 500_000;
+
+/// How many times as many a walk looks at in folders of installed packages, which take nothing from the others.
+const OF_PACKAGES: usize = 2;
 
 /// The most files that a walk finds that are only reported. What is protected has a bound of its own:
 /// files that a model made by the thousand must not take the place of what they would hide.
@@ -48,8 +52,8 @@ pub struct Survey {
     /// that is in it.
     pub found: BTreeMap<PathBuf, RunBy>,
     /// The folders, relative to the root, that were not looked into as a whole: they cannot be read, or
-    /// come after the bound. What they hold is unknown. Of folders of installed packages only those
-    /// that cannot be read.
+    /// come after the bound. What they hold is unknown. A folder of installed packages stands for what was
+    /// left out in it.
     pub unseen: BTreeSet<PathBuf>,
     /// True if nothing was left out because there was too much, or because it cannot be read.
     pub complete: bool,
@@ -60,6 +64,8 @@ pub struct Survey {
     new: Listings,
     /// The entries that may still be looked at.
     left: usize,
+    /// The bytes of settings of git that may still be read.
+    text_left: u64,
     /// The files of settings of git that were read, each with the work tree that it was read for.
     settings: BTreeSet<(PathBuf, PathBuf)>,
 }
@@ -84,13 +90,22 @@ pub fn find_protected(root: &Path) -> Protected {
 
 fn protected_in(root: &Path, survey: Survey) -> Protected {
     let Survey { found, unseen, complete, .. } = survey;
-    let is_heavy = |path: &Path| path.iter().any(|part| HEAVY.iter().any(|heavy| part == *heavy));
-    let is_git = |path: &Path| path.iter().any(|part| part == GIT_FOLDER);
-    let counts = |path: &Path| !is_heavy(path) || is_git(path);
     let left_out = (!complete).then(|| left_out(&unseen));
-    let found = found.into_iter().filter(|(path, by)| by.protected && counts(path));
+    let found = found.into_iter().filter(|(path, by)| is_kept(path, *by));
     let all = found.map(|(path, _)| path).chain(unseen);
     Protected { paths: all.map(|path| root.join(path)).collect(), left_out }
+}
+
+/// Returns true if no command changes the path: it is protected, and in a folder of installed packages it is a
+/// part of a repository.
+fn is_kept(path: &Path, by: RunBy) -> bool {
+    let is_heavy = || path.iter().any(is_heavy);
+    by.protected && (path.iter().any(|part| part == GIT_FOLDER) || by == git::BY || !is_heavy())
+}
+
+/// Returns true for the name of a folder of installed packages.
+fn is_heavy(name: &OsStr) -> bool {
+    HEAVY.iter().any(|heavy| name == *heavy)
 }
 
 /// Tells what a walk left out.
@@ -106,7 +121,7 @@ fn left_out(unseen: &BTreeSet<PathBuf>) -> String {
     };
     format!(
         "not all of the workspace was looked at for files that other programs run: it holds more than \
-         {ENTRIES} entries, is over {DEPTH} folders deep, or has folders that cannot be read{kept}. \
+         {ENTRIES} entries, or twice as many in folders of packages, is over {DEPTH} folders deep, or has folders that cannot be read{kept}. \
          Remove or open them, or name them in `[sandbox] writable_roots`"
     )
 }
@@ -142,7 +157,8 @@ impl Marks {
 struct Folder {
     path: PathBuf,
     depth: usize,
-    heavy: bool,
+    /// The outermost folder of installed packages around it, or itself.
+    heavy: Option<Arc<Path>>,
 }
 
 impl Survey {
@@ -161,15 +177,20 @@ impl Survey {
     /// Does the same, and looks at no more than `most` entries.
     fn within(root: &Path, known: &mut Listings, most: usize) -> Self {
         let old = std::mem::take(known);
-        let mut survey = Self { complete: true, old, left: most, ..Self::default() };
-        let first = Folder { path: PathBuf::new(), depth: 0, heavy: false };
+        let (complete, left, text_left) = (true, most, git::READ);
+        let mut survey = Self { complete, old, left, text_left, ..Self::default() };
+        let first = Folder { path: PathBuf::new(), depth: 0, heavy: None };
         let (mut near, mut last) = (VecDeque::from([first]), VecDeque::new());
-        while let Some(folder) = near.pop_front().or_else(|| last.pop_front()) {
-            for (inner, heavy) in survey.look_into(root, &folder) {
-                let inner = Folder { path: inner, depth: folder.depth + 1, heavy };
+        let mut left_for_packages = Some(most.saturating_mul(OF_PACKAGES));
+        while let Some(folder) = near.pop_front().or_else(|| {
+            // No folder of packages leads to one that is none.
+            survey.left = left_for_packages.take().unwrap_or(survey.left);
+            last.pop_front()
+        }) {
+            for inner in survey.look_into(root, &folder) {
                 if inner.depth > DEPTH {
-                    survey.leave_out(&inner.path, heavy);
-                } else if heavy {
+                    survey.leave_out(inner.heavy.as_deref().unwrap_or(&inner.path));
+                } else if inner.heavy.is_some() {
                     last.push_back(inner);
                 } else {
                     near.push_back(inner);
@@ -180,23 +201,24 @@ impl Survey {
         survey
     }
 
-    /// Notes what a folder holds. Returns the folders in it, each with whether it is a heavy one.
-    fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<(PathBuf, bool)> {
+    /// Notes what a folder holds. Returns the folders in it.
+    fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<Folder> {
         let (mut inner, mut marks) = (Vec::new(), Marks::default());
-        for (name, kind) in self.entries(root, &folder.path, folder.heavy) {
+        for (name, kind) in self.entries(root, folder) {
             let path = folder.path.join(&name);
             marks.see(&name);
             if name == GIT_FOLDER {
                 self.git(root, &path, kind);
                 continue;
             }
-            match run_by_others::named(&name).filter(|by| by.protected || !folder.heavy) {
+            match run_by_others::named(&name).filter(|by| by.protected || folder.heavy.is_none()) {
                 Some(by) => self.note(path, by),
                 // Records are protected as a whole, and grow with each run.
                 None if name == RECORDS && folder.path.as_os_str().is_empty() => {}
                 None if kind.is_dir() => {
-                    let heavy = folder.heavy || HEAVY.iter().any(|heavy| name == *heavy);
-                    inner.push((path, heavy));
+                    let own = || is_heavy(&name).then(|| path.as_path().into());
+                    let heavy = folder.heavy.clone().or_else(own);
+                    inner.push(Folder { path, depth: folder.depth + 1, heavy });
                 }
                 None => {}
             }
@@ -205,8 +227,10 @@ impl Survey {
         if marks.is_repository() && !folder.path.as_os_str().is_empty() {
             git::folder(self, root, &folder.path, &parent(&folder.path));
             // They may be decoys around another repository, and hold very much: they come last.
-            for (path, heavy) in &mut inner {
-                *heavy |= path.ends_with("objects") || path.ends_with("refs");
+            for Folder { path, heavy, .. } in &mut inner {
+                if path.ends_with("objects") || path.ends_with("refs") {
+                    heavy.get_or_insert_with(|| path.as_path().into());
+                }
             }
         } else if marks.is_repository() {
             // `config` and `hooks` are common names: they are git's only beside all that makes one.
@@ -218,7 +242,7 @@ impl Survey {
     /// Notes the parts of a repository: of a folder, or of what a file names.
     fn git(&mut self, root: &Path, path: &Path, kind: FileType) {
         if kind.is_dir() && is_closed(&root.join(path)) {
-            self.leave_out(path, false);
+            self.leave_out(path);
         } else if kind.is_dir() {
             git::folder(self, root, path, &parent(path));
         } else {
@@ -227,17 +251,21 @@ impl Survey {
         }
     }
 
+    /// Notes a path. One outside is nobody's here.
     fn note(&mut self, path: PathBuf, by: RunBy) {
+        if path.is_absolute() {
+            return;
+        }
         if let Some(known) = self.found.get_mut(&path) {
             known.protected |= by.protected;
             return;
         }
-        let (count, most) = match by.protected {
+        let (count, most) = match is_kept(&path, by) {
             true => (&mut self.counts.0, PROTECTED),
             false => (&mut self.counts.1, FOUND),
         };
         if *count >= most {
-            // What is only reported takes nothing from what is protected.
+            // What is only reported takes nothing from what is protected, nor do the names in packages.
             self.complete = false;
             return;
         }
@@ -245,39 +273,39 @@ impl Survey {
         self.found.insert(path, by);
     }
 
-    /// Notes that a folder was not looked into as a whole. One of installed packages is not protected for
-    /// that: packages must be removable.
-    fn leave_out(&mut self, folder: &Path, heavy: bool) {
+    /// Notes that a folder was not looked into as a whole.
+    fn leave_out(&mut self, folder: &Path) {
         self.complete = false;
         // The workspace itself cannot be protected: that there is more is told.
-        if !heavy && !folder.as_os_str().is_empty() {
+        if !folder.as_os_str().is_empty() {
             self.unseen.insert(folder.to_owned());
         }
     }
 
     /// Returns the folders and the names of interest in a folder, as far as the bound allows.
-    fn entries(&mut self, root: &Path, folder: &Path, heavy: bool) -> Vec<(OsString, FileType)> {
-        let listing = match self.old.take(root, folder, self.left, is_sought) {
+    fn entries(&mut self, root: &Path, folder: &Folder) -> Vec<(OsString, FileType)> {
+        let Folder { path, heavy, .. } = folder;
+        let listing = match self.old.take(root, path, self.left, is_sought) {
             Ok(listing) => listing,
             Err(error) => {
                 let is_gone =
                     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
                 if !is_gone {
-                    self.leave_out(folder, false);
+                    self.leave_out(path);
                 }
                 return Vec::new();
             }
         };
-        if is_closed(&root.join(folder)) {
-            self.leave_out(folder, false);
+        if is_closed(&root.join(path)) {
+            self.leave_out(path);
             return Vec::new();
         }
         if listing.is_cut || listing.count > self.left {
-            self.leave_out(folder, heavy);
+            self.leave_out(heavy.as_deref().unwrap_or(path));
         }
         self.left = self.left.saturating_sub(listing.count);
         let entries = listing.entries.clone();
-        self.new.keep(folder.to_owned(), listing);
+        self.new.keep(path.clone(), listing);
         entries
     }
 }

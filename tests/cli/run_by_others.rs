@@ -60,6 +60,7 @@ look=$(mktemp -d)
 git -C "$look" init -q
 echo "$PWD/.git/objects" > "$look/.git/objects/info/alternates"
 clean="git --no-pager --git-dir=$look/.git --work-tree=$PWD"
+$clean fsck --full --no-dangling --no-progress
 $clean read-tree "$before"
 $clean diff --no-ext-diff --no-textconv --ignore-submodules=all
 $clean ls-files --others --directory
@@ -77,9 +78,13 @@ fn sh(dir: &Path, script: &str) -> String {
     format!("{}{errors}", String::from_utf8_lossy(&output.stdout))
 }
 
+/// The attack that makes what is there look like what was there: git does not compare the contents of an object
+/// with its name when it reads one.
+const FORGED: &str = "a forged object";
+
 /// Attacks on whoever looks at a repository: commands that plant one, and whether a plain look runs it.
 /// `$evil` is a program that leaves a mark.
-const PLANTS: [(&str, &str, bool); 21] = [
+const PLANTS: [(&str, &str, bool); 22] = [
     ("fsmonitor", "git config core.fsmonitor $evil", true),
     ("filter", "git config filter.x.clean $evil; echo '* filter=x' > .gitattributes", true),
     ("process", "git config filter.x.process $evil; echo '* filter=x' > .gitattributes", true),
@@ -136,6 +141,13 @@ const PLANTS: [(&str, &str, bool); 21] = [
         true,
     ),
     (
+        FORGED,
+        "old=$(git rev-parse HEAD:file | sed 's,^..,&/,'); rm -f .git/objects/$old; python3 -c \
+         'import sys, zlib; open(sys.argv[1], \"wb\").write(zlib.compress(b\"blob 4\\0new\\n\"))' \
+         .git/objects/$old",
+        false,
+    ),
+    (
         "a repository at depth",
         "git init -q a/b/c; git -C a/b/c config core.fsmonitor $evil; echo x > a/b/c/f",
         false,
@@ -167,7 +179,10 @@ fn looking_at_a_repository_after_a_run_runs_nothing_that_was_planted() {
         let seen = sh(&work, &format!("before={}; {LOOK}", before.trim()));
         assert!(!mark.exists(), "{name}: a planted program ran: {seen}");
         // Without the objects there is nothing to show, and git says so.
-        if name != "a file .git" {
+        if name == FORGED {
+            assert!(seen.contains("mismatch"), "{name}: {seen}");
+        } else if name != "a file .git" {
+            assert!(!seen.contains("mismatch"), "{name}: {seen}");
             assert!(seen.contains("+new") && seen.contains("-old"), "{name}: {seen}");
             assert!(seen.lines().any(|line| line == "made"), "{name}: {seen}");
         }
@@ -303,4 +318,91 @@ fn a_list_of_changes_that_is_not_whole_says_so() {
         assert_eq!(document[0]["run_by_others_incomplete"], true);
         assert_eq!(document[0]["run_by_others"].as_array().map(Vec::len), Some(200));
     }
+}
+
+/// Runs a command in the sandbox of a workspace. Returns what it printed.
+fn planted(desk: &Desk, rest: &str, command: &str) -> String {
+    let command = serde_json::to_string(command).expect("a text");
+    desk.write(
+        "agents.toml",
+        &format!("version = 1\nname = \"desk\"\n{rest}[tasks.t]\nrun = {command}\n"),
+    );
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    desk.json(&["show", "desk/t", "--json"])[0]["output"]["text"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
+}
+
+/// Tries to write to each of the paths.
+fn tries(paths: &[&str]) -> String {
+    let one = |path: &&str| format!("(echo evil > '{path}') 2>&- && echo 'written: {path}'");
+    format!("{}; true", paths.iter().map(one).collect::<Vec<_>>().join("; "))
+}
+
+#[test]
+fn no_path_that_the_configuration_names_lifts_the_protection_of_others() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    for file in ["a/x", "hook.sh", "deep/er/hook.sh", ".vscode/tasks.json", "zz/.envrc"] {
+        desk.write(file, "");
+    }
+    let outside = "../".repeat(20) + "etc/hostname";
+    let words = [
+        outside.as_str(),
+        "a/../hook.sh",
+        "./a/.././a/../deep/er/hook.sh",
+        "../desk/../desk/hook.sh",
+        "a/..",
+        "..",
+        ".",
+        "a/../../../x",
+        "gone/../../hook.sh",
+    ];
+    let kept = ["agents.toml", ".vscode/tasks.json", "zz/.envrc", ".transcripts/x"];
+    for word in words {
+        let hook = format!("[hooks]\non_start = ['true', '{word}']\n");
+        let written = planted(&desk, &hook, &tries(&kept));
+        assert_eq!(written, "", "{word}");
+    }
+    // What such a word names is protected, and no folder on its way can be exchanged.
+    let hook = "[hooks]\non_start = ['true', 'a/../hook.sh']\n";
+    let script =
+        format!("{}; mv a b 2>&- && echo moved; echo y > a/x; cat a/x", tries(&["hook.sh"]));
+    assert_eq!(planted(&desk, hook, &script).trim(), "y");
+    let include = format!("include = ['{}/{{own,a/../more}}/*.toml']\n", desk.path().display());
+    desk.write("own/1.toml", "[tasks.own]\nrun = 'true'\n");
+    desk.write("more/1.toml", "[tasks.more]\nrun = 'true'\n");
+    let script = tries(&["own/2.toml", "more/2.toml", "own/1.toml"]);
+    assert_eq!(planted(&desk, &include, &script), "");
+}
+
+#[test]
+fn what_a_hook_of_git_leads_to_is_protected_in_each_repository() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    let link = |to: &str, at: &str| {
+        std::os::unix::fs::symlink(to, desk.path().join(at)).expect("a link");
+    };
+    desk.write(".git/config", "");
+    desk.write(".git/hooks/x", "");
+    desk.write("scripts/check.sh", "");
+    desk.write("lib/real.sh", "");
+    link("../../scripts/check.sh", ".git/hooks/pre-commit");
+    link("../../way/real.sh", ".git/hooks/pre-push");
+    link("lib", "way");
+    // More than a walk once looked at.
+    for at in 0..230 {
+        desk.write(&format!("r/{at:03}/.git/config"), "");
+    }
+    let script = tries(&[
+        "scripts/check.sh",
+        "lib/real.sh",
+        "r/000/.git/hooks/post-commit",
+        "r/229/.git/hooks/post-commit",
+        "r/229/.git/config",
+    ]) + "; rm way 2>&- && echo 'removed'; echo x > scripts/other.sh; echo x > r/000/x && echo work";
+    assert_eq!(planted(&desk, "", &script).trim(), "work");
+    // Nobody writes the records, whoever names them.
+    let roots = "[sandbox]\nwritable_roots = ['.transcripts', 'scripts']\n";
+    assert_eq!(planted(&desk, roots, &tries(&[".transcripts/x", ".transcripts/.cache/../x"])), "");
 }

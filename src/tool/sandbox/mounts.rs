@@ -1,13 +1,13 @@
 //! What a command sees of the file system: protected paths read-only, shared folders and processes
 //! of its own.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{FileType, StatVfsMountFlags};
@@ -34,6 +34,10 @@ struct Own {
     path: PathBuf,
     tree: OwnedFd,
 }
+
+/// What the kernel means when it has no space for a mount.
+const MOUNTS: &str = ": more protected files, in deeper folders, than the kernel mounts (`sysctl fs.mount-max`); remove \
+    some of them";
 
 /// The folder of terminals, and the device that makes one.
 const TERMINALS: &str = "/dev/pts";
@@ -163,39 +167,73 @@ fn mount_on(object: &OwnedFd, tree: &OwnedFd) -> io::Result<OwnedFd> {
     tree.try_clone()
 }
 
-/// Makes the protected paths read-only that lie in what may be written.
+/// Makes the protected paths read-only that lie in what may be written, and keeps the pinned ones at their
+/// place. Then looks at each of them from the root, as the command will: no mount may hide another one.
 fn protect(policy: &Policy, writable: &[Own]) -> Result<(), Failure> {
     let mut kept: HashMap<PathBuf, OwnedFd> = HashMap::new();
     let mut done: BTreeSet<&Path> = BTreeSet::new();
-    let protected: BTreeSet<&Path> = policy.protected.iter().map(Place::path).collect();
-    for path in protected {
+    let mut closed: Vec<PathBuf> = Vec::new();
+    let pinned = policy.pinned.iter().map(|place| (place.path(), false));
+    let protected = policy.protected.iter().map(|place| (place.path(), true));
+    for (path, is_protected) in pinned.chain(protected).collect::<BTreeMap<_, _>>() {
+        let named = |error: Failure| {
+            let system = error.downcast_ref::<io::Error>();
+            let is_full = system.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull);
+            let why = if is_full { MOUNTS } else { "" };
+            Failure::from(format!("{}: {error}{why}", path.display()))
+        };
         // The innermost of the folders that may be written: its mount is the one that is seen.
         let around = writable.iter().filter(|own| path != own.path && path.starts_with(&own.path));
         let Some(root) = around.max_by_key(|own| own.path.as_os_str().len()) else { continue };
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(named("a protected path has `..`".into()));
+        }
         if path.ancestors().skip(1).any(|above| done.contains(above)) {
             continue;
         }
         // The paths are sorted: no later one lies in a folder that was left. Open files are few.
         kept.retain(|folder, _| path.starts_with(folder));
-        let made = protect_one(path, root, &mut kept);
-        if made.map_err(|error| format!("{}: {error}", path.display()))? {
-            done.insert(path);
+        match hold(path, is_protected, root, &mut kept).map_err(named)? {
+            Hold::Nothing => {}
+            Hold::Place => drop(is_protected && done.insert(path)),
+            Hold::Closed(at) => {
+                done.insert(path);
+                closed.push(at);
+            }
+        }
+    }
+    for path in closed {
+        let seen = place::without_links(&path);
+        let flags = seen.and_then(|seen| Ok(rustix::fs::fstatvfs(seen)?.f_flag));
+        if !flags.is_ok_and(|flags| flags.contains(StatVfsMountFlags::RDONLY)) {
+            return Err(format!("{} could not be made read-only", path.display()).into());
         }
     }
     Ok(())
 }
 
-/// Makes a path read-only. Returns false if nothing is there.
+/// How a path is kept.
+enum Hold {
+    /// Nothing is there.
+    Nothing,
+    /// It stays at its place.
+    Place,
+    /// This path, or the folder around it that nobody may enter, is read-only.
+    Closed(PathBuf),
+}
+
+/// Keeps a path at its place, and makes it read-only if it is protected.
 ///
 /// The folders on the way to it become places of mounts: they could be renamed otherwise, and others put
 /// in their place. So does a link: it could be removed. What it leads to is protected by itself if it
 /// has to be.
-fn protect_one(
+fn hold(
     path: &Path,
+    is_protected: bool,
     root: &Own,
     kept: &mut HashMap<PathBuf, OwnedFd>,
-) -> Result<bool, Failure> {
-    let Some((objects, is_whole)) = objects(path, root)? else { return Ok(false) };
+) -> Result<Hold, Failure> {
+    let Some((objects, is_whole)) = objects(path, root)? else { return Ok(Hold::Nothing) };
     let mut at = root.path.clone();
     let last = objects.len().saturating_sub(1);
     for (number, name) in objects.into_iter().enumerate() {
@@ -203,21 +241,20 @@ fn protect_one(
         let object = match place::beneath(folder.as_fd(), &name) {
             Ok(object) => object,
             // It was there a moment ago.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Hold::Nothing),
             Err(error) => return Err(error.into()),
         };
         at.push(name);
-        if number == last {
-            let mount = bind(&object)?;
-            // The mount of a link does not keep more than that it cannot be removed.
-            if is_whole && !place::is_link(&object)? {
-                set_read_only(&mount)?;
-            }
-        } else if !kept.contains_key(&at) {
+        // The mount of a link does not keep more than that it cannot be removed.
+        if number == last && is_protected && is_whole && !place::is_link(&object)? {
+            set_read_only(&bind(&object)?)?;
+            return Ok(Hold::Closed(at));
+        }
+        if !kept.contains_key(&at) {
             kept.insert(at.clone(), bind(&object)?);
         }
     }
-    Ok(true)
+    Ok(Hold::Place)
 }
 
 /// Returns the names on the way to a path, up to the first link, and true if they are all of it; `None`

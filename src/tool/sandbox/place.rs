@@ -112,7 +112,7 @@ impl Place {
 }
 
 /// Opens an absolute path; a link on the way or at its end is an error.
-fn without_links(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn without_links(path: &Path) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {

@@ -48,6 +48,17 @@ pub struct Probed {
     pub open: Vec<String>,
 }
 
+/// Why there can be no sandbox, in words for a person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSandbox {
+    /// This machine has none.
+    #[error("{0}")]
+    Machine(String),
+    /// This machine has one, but not around this workspace.
+    #[error("{0}")]
+    Workspace(String),
+}
+
 /// What this version of Linux may leave open: processes outside can be signalled before Linux 6.12.
 const MAY_BE_OPEN: [&str; 1] = ["signal"];
 
@@ -55,8 +66,8 @@ const MAY_BE_OPEN: [&str; 1] = ["signal"];
 /// milliseconds.
 ///
 /// # Errors
-/// Returns why there can be no sandbox here, in words for a person.
-pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
+/// Returns why there can be no sandbox here.
+pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, NoSandbox> {
     probe_all(this_program, policy, &[])
 }
 
@@ -64,18 +75,18 @@ pub fn probe(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
 /// all of them have the namespaces with which all of them hold. Blocks for some milliseconds.
 ///
 /// # Errors
-/// Returns why there can be no sandbox here, in words for a person.
+/// Returns why there can be no sandbox here.
 pub fn probe_all(
     this_program: &Path,
     policy: &Policy,
     within: &[Policy],
-) -> Result<Probed, String> {
+) -> Result<Probed, NoSandbox> {
     super::remove_left(policy);
     let mut reason = String::new();
     let hosts = !policy.hosts.is_empty();
     for namespaces in Namespaces::ALL.into_iter().filter(|own| !hosts || *own != Namespaces::None) {
         let one = |policy: &Policy| tried(this_program, &Policy { namespaces, ..policy.clone() });
-        let all = || {
+        let all = || -> Result<Probed, String> {
             let probed = one(policy)?;
             for policy in within {
                 one(policy).map_err(|error| format!("for work that is kept from more: {error}"))?;
@@ -91,15 +102,15 @@ pub fn probe_all(
                     .chain(within)
                     .all(|policy| works(this_program, policy, namespaces)) =>
             {
-                return Err(error);
+                return Err(NoSandbox::Workspace(error));
             }
             Err(error) => reason = error,
         }
     }
     if hosts {
-        return Err(format!("single hosts in `network` need an empty network, and: {reason}"));
+        reason = format!("single hosts in `network` need an empty network, and: {reason}");
     }
-    Err(reason)
+    Err(NoSandbox::Machine(reason))
 }
 
 /// Returns true if a sandbox with these namespaces holds on this machine, around a folder that no command
@@ -117,7 +128,7 @@ fn works(this_program: &Path, policy: &Policy, namespaces: Namespaces) -> bool {
         limits: policy.limits.clone(),
         ..Policy::default()
     };
-    namespaces != Namespaces::None && tried(this_program, &bare).is_ok()
+    tried(this_program, &bare).is_ok()
 }
 
 fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {

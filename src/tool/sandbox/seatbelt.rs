@@ -56,8 +56,10 @@ impl Policy {
         for path in self.write.iter().chain(&self.temporary) {
             rule("allow file-read* file-write*", "subpath", path.path())?;
         }
-        for path in self.protected.iter().map(Place::path) {
-            rule("deny file-write*", "subpath", path)?;
+        let pinned = self.pinned.iter().map(|place| (place.path(), "file-write-unlink", "literal"));
+        let kept = self.protected.iter().map(|place| (place.path(), "file-write*", "subpath"));
+        for (path, kind, filter) in kept.chain(pinned) {
+            rule(&format!("deny {kind}"), filter, path)?;
             // A folder on the way to it could be renamed otherwise, and another put in its place.
             let is_below = |above: &&Path| {
                 let roots = || self.write.iter().map(Place::path);

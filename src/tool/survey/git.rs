@@ -1,5 +1,7 @@
 //! Finds what git runs in a workspace: the parts of its folders, and the programs and files that their
-//! settings name. Settings are read as text, at most 256 KiB of each; git is never run.
+//! settings name, wherever those lie. Settings are read as text; git is never run.
+//!
+//! A path is relative to the workspace, or absolute outside of it: what lies there is read, never noted.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,14 +9,14 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::Survey;
+use super::{Folder, Survey};
 use crate::spec::run_by_others::RunBy;
 
 /// The program that runs what is found here.
 pub(super) const BY: RunBy = RunBy { program: "git", protected: true };
 
 /// The parts of a folder of git that decide what git runs.
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "config",
     "config.worktree",
     "hooks",
@@ -22,13 +24,14 @@ const PARTS: [&str; 9] = [
     "commondir",
     "gitdir",
     "worktrees",
-    // What an interrupted rebase goes on with: lines of it may be commands.
+    // What an interrupted rebase or merge goes on with: lines of it may be commands.
+    "sequencer",
     "rebase-merge",
     "rebase-apply",
 ];
 
-/// The most bytes of a file of settings that are read.
-const READ: u64 = 256 << 10;
+/// The most bytes of settings that are read: those of a person are read for each repository.
+pub(super) const READ: u64 = 256 << 20;
 
 /// The most files of settings that are read.
 const SETTINGS: usize = 20_000;
@@ -44,7 +47,7 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
     one(survey, root, git, tree, STEPS);
     let mut open = vec![(git.join("modules"), 0)];
     while let Some((folder, depth)) = open.pop() {
-        let entries = survey.entries(root, &folder, false);
+        let entries = survey.entries(root, &Folder { path: folder.clone(), depth, heavy: None });
         let is = |name: &str| entries.iter().any(|(entry, _)| entry == name);
         if is("config") || is("HEAD") || is("hooks") {
             one(survey, root, &folder, tree, STEPS);
@@ -56,20 +59,26 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
             if kind.is_dir() && (!bulk || root.join(&inner).join("HEAD").exists()) {
                 match depth < DEPTH {
                     true => open.push((inner, depth + 1)),
-                    false => survey.leave_out(&inner, false),
+                    false => survey.leave_out(&inner),
                 }
             }
         }
     }
 }
 
-/// Notes the repository that a file `.git` names.
+/// Notes the repository that a file or a link `.git` names.
 pub(super) fn file(survey: &mut Survey, root: &Path, path: &Path) {
-    let Some(text) = read(&root.join(path)) else { return };
-    let Some(named) = text.trim().strip_prefix("gitdir:").map(str::trim) else { return };
     let tree = super::parent(path);
-    if let Some(git) = inside(root, &tree, named) {
-        one(survey, root, &git, &tree, STEPS);
+    let linked = root.join(path).read_link().ok();
+    let named = linked.as_deref().and_then(Path::to_str).map(str::to_owned).or_else(|| {
+        let text = read(survey, &root.join(path), &tree)?;
+        Some(text.trim().strip_prefix("gitdir:")?.trim().to_owned())
+    });
+    if let Some(git) = named.and_then(|named| placed(root, &tree, &named)) {
+        match git.is_absolute() {
+            true => one(survey, root, &git, &tree, STEPS),
+            false => folder(survey, root, &git, &tree),
+        }
     }
 }
 
@@ -88,8 +97,8 @@ pub(super) fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, ste
     for file in of_person() {
         settings(survey, root, &file, tree, STEPS);
     }
-    let common = read(&root.join(git.join("commondir")));
-    let common = common.and_then(|text| inside(root, git, text.trim()));
+    let common = read(survey, &root.join(git.join("commondir")), tree);
+    let common = common.and_then(|text| placed(root, git, text.trim()));
     if let Some(common) = common.filter(|common| common != git && steps > 0) {
         one(survey, root, &common, tree, steps - 1);
     }
@@ -97,13 +106,16 @@ pub(super) fn one(survey: &mut Survey, root: &Path, git: &Path, tree: &Path, ste
 
 /// Returns the files of settings that hold for all repositories of this machine and person.
 fn of_person() -> Vec<PathBuf> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let named = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let named = named.filter(|folder| folder.is_absolute());
-    let folder = named.or_else(|| home.as_ref().map(|home| home.join(".config")));
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
+    let home = absolute("HOME");
+    let folder =
+        absolute("XDG_CONFIG_HOME").or_else(|| home.as_ref().map(|home| home.join(".config")));
     let of_home = home.map(|home| home.join(".gitconfig"));
     let of_folder = folder.map(|folder| folder.join("git/config"));
-    [Some("/etc/gitconfig".into()), of_folder, of_home].into_iter().flatten().collect()
+    let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].map(absolute);
+    let usual = [Some("/etc/gitconfig".into()), of_folder, of_home];
+    usual.into_iter().chain(named).flatten().collect()
 }
 
 /// Notes the files in the workspace that a file of settings names: settings that it includes, folders of
@@ -115,10 +127,10 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
         return;
     }
     if survey.settings.len() >= SETTINGS {
-        survey.leave_out(tree, false);
+        survey.leave_out(tree);
         return;
     }
-    let Some(text) = read(&root.join(file)) else { return };
+    let Some(text) = read(survey, &root.join(file), tree) else { return };
     survey.settings.insert(known);
     let mut section = String::new();
     // A backslash at the end of a line continues the value.
@@ -126,14 +138,15 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
         let mut line = line.trim();
         if let Some(rest) = line.strip_prefix('[') {
             let Some((head, rest)) = rest.split_once(']') else { continue };
-            section = head.split(['"', ' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
+            section =
+                head.split(['"', ' ', '\t', '.']).next().unwrap_or_default().to_ascii_lowercase();
             line = rest.trim();
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         let key = key.trim().to_ascii_lowercase();
         match (section.as_str(), key.as_str()) {
             ("include" | "includeif", "path") => {
-                let Some(path) = inside(root, &super::parent(file), &plain(value)) else {
+                let Some(path) = placed(root, &super::parent(file), &plain(value)) else {
                     continue;
                 };
                 survey.note(path.clone(), BY);
@@ -141,8 +154,8 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
                     settings(survey, root, &path, tree, steps - 1);
                 }
             }
-            ("core", "hookspath" | "attributesfile") => {
-                let path = inside(root, tree, &plain(value));
+            ("core", "hookspath" | "attributesfile") | ("init", "templatedir") => {
+                let path = placed(root, tree, &plain(value));
                 path.into_iter().for_each(|path| survey.note(path, BY));
             }
             (
@@ -178,25 +191,48 @@ fn plain(value: &str) -> String {
 }
 
 /// Notes the words of a command that are files in the workspace, from its top or from a folder into which
-/// the command goes.
+/// the command goes, and the modules that it has Python run.
 fn programs(survey: &mut Survey, root: &Path, tree: &Path, value: &str) {
     let words = value.split([' ', '\t', '"', '\'', ';', '|', '&', '!', '(', ')', '`', '\\']);
-    let (mut bases, mut goes) = (vec![tree.to_owned()], false);
+    let (mut bases, mut before) = (vec![tree.to_owned()], "");
     for word in words.filter(|word| !word.is_empty()) {
         let base = bases.last().map_or(tree, PathBuf::as_path);
-        if let Some(folder) = inside(root, base, word).filter(|_| goes && bases.len() < STEPS) {
+        if before == "cd"
+            && bases.len() < STEPS
+            && let Some(folder) = placed(root, base, word)
+        {
             bases.push(folder);
         }
-        goes = word == "cd";
         for base in &bases {
-            let path = inside(root, base, word).filter(|path| root.join(path).is_file());
-            path.into_iter().for_each(|path| survey.note(path, BY));
+            let is_file = |path: &PathBuf| root.join(path).is_file();
+            for named in readings(word) {
+                placed(root, base, named)
+                    .filter(is_file)
+                    .into_iter()
+                    .for_each(|path| survey.note(path, BY));
+            }
+            if before == "-m" {
+                let module = word.replace('.', "/");
+                let both = [module.clone(), format!("{module}.py")];
+                let both = both.iter().filter_map(|named| placed(root, base, named));
+                both.filter(|path| root.join(path).exists()).for_each(|path| survey.note(path, BY));
+            }
         }
+        before = word;
     }
 }
 
-/// Returns a path that a setting names, relative to the root, if it lies below it or leads there.
-fn inside(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
+/// Returns what a word of a command may name: itself, and, if it begins with a variable or with what another
+/// command prints, such as the top of the repository, each end of it.
+fn readings(word: &str) -> impl Iterator<Item = &str> {
+    let is_open = word.starts_with(['$', '/']);
+    let ends = word.match_indices('/').map(|(at, _)| &word[at + 1..]);
+    std::iter::once(word).chain(ends.filter(move |end| is_open && !end.is_empty()).take(STEPS))
+}
+
+/// Returns a path that a setting names: relative to the root if it lies below it or leads there, else
+/// absolute. `None` for the root itself.
+fn placed(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in root.join(base).join(named).components() {
         match part {
@@ -210,21 +246,32 @@ fn inside(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
     if !path.starts_with(root) {
         // A home may hold a link to the workspace. What the path names need not exist.
         let above = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
-        let (above, real) = above?;
-        path = real.join(path.strip_prefix(above).ok()?);
+        if let Some((above, real)) = above {
+            // To join nothing would add a slash.
+            let rest = path.strip_prefix(above).ok().filter(|rest| *rest != Path::new(""));
+            path = rest.map_or(real.clone(), |rest| real.join(rest));
+        }
     }
-    let inner = path.strip_prefix(root).ok()?;
-    (!inner.as_os_str().is_empty()).then(|| inner.to_owned())
+    match path.strip_prefix(root) {
+        Ok(inner) => (!inner.as_os_str().is_empty()).then(|| inner.to_owned()),
+        Err(_) => Some(path),
+    }
 }
 
-/// Reads the beginning of a regular file that is no link. A pipe is not waited for.
-fn read(path: &Path) -> Option<String> {
+/// Reads a regular file that is no link, for the work tree `tree`, which is left out if it is too much. A pipe
+/// is not waited for.
+fn read(survey: &mut Survey, path: &Path, tree: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(READ).read_to_end(&mut bytes).ok()?;
+    let read = file.take(survey.text_left + 1).read_to_end(&mut bytes).ok()? as u64;
+    if read > survey.text_left {
+        survey.leave_out(tree);
+        return None;
+    }
+    survey.text_left -= read;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

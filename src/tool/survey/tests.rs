@@ -196,6 +196,84 @@ fn decoys_lift_no_protection() {
 }
 
 #[test]
+fn names_in_packages_lift_no_protection_and_what_was_not_seen_of_packages_is_protected() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let mut survey = Survey { complete: true, ..Survey::default() };
+    let by = RunBy { program: "direnv", protected: true };
+    for at in 0..PROTECTED + 10 {
+        survey.note(PathBuf::from(format!("target/{at}/.envrc")), by);
+    }
+    survey.note("pkg/.envrc".into(), by);
+    survey.note("target/hooks".into(), git::BY);
+    let found = protected_in(root, survey);
+    assert_eq!(found.paths, [root.join("pkg/.envrc"), root.join("target/hooks")]);
+    // Packages have a bound of their own, and the outermost folder stands for what was left out.
+    for at in 0..30 {
+        write(root, &format!("node_modules/p/{at}"), "");
+        write(root, &format!("vendor/p/{at}/x"), "");
+    }
+    write(root, "vendor/p/last/.git/config", "");
+    write(root, "src/deep/.envrc", "");
+    let paths = |most| {
+        let survey = Survey::within(root, &mut Listings::default(), most);
+        (survey.complete, protected_in(root, survey).paths)
+    };
+    let (complete, found) = paths(20);
+    assert!(!complete && found.contains(&root.join("src/deep/.envrc")), "{found:?}");
+    assert!(found.contains(&root.join("vendor")), "{found:?}");
+    let (complete, found) = paths(60);
+    assert!(complete && found.contains(&root.join("vendor/p/last/.git/config")), "{found:?}");
+    assert!(!found.contains(&root.join("vendor")));
+}
+
+#[test]
+fn settings_of_git_are_found_wherever_they_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, out) = (dir.path().canonicalize().unwrap().join("ws"), dir.path().join("out"));
+    let root = root.as_path();
+    for file in ["m/one.py", "m/two/x.py", "top/run.sh", "own/run.sh", "tools/x.sh"] {
+        write(root, file, "");
+    }
+    let tabs = "[includeIf\t\"gitdir:x\"]\n path = ../tabs\n[init]\n templateDir = t/emplate\n";
+    write(root, ".git/config", tabs);
+    write(root, ".git/sequencer/todo", "pick x\n");
+    write(root, "tabs", &format!("{}[core]\n hooksPath = long\n", "# x\n".repeat(100_000)));
+    write(&out, "repo/config", "[core]\n hooksPath = scripts/hooks\n[include]\n path = ../more\n");
+    write(
+        &out,
+        "more",
+        "[filter \"x\"]\n clean = python3 -m m.one\n smudge = python -m m.two x\n[diff \"x\"]\n \
+         command = $(git rev-parse --show-toplevel)/top/run.sh\n textconv = \"${PWD}/own/run.sh\"\n",
+    );
+    write(&out, "linked/config", "[core]\n fsmonitor = tools/x.sh\n");
+    write(root, "w/.git", &format!("gitdir: {}\n", out.join("repo").display()));
+    for file in ["m/one.py", "m/two/x.py", "top/run.sh", "own/run.sh"] {
+        write(root, &format!("w/{file}"), "");
+    }
+    symlink("../../out/linked", root.join("l.git")).unwrap();
+    fs::create_dir(root.join("l")).unwrap();
+    write(root, "l/tools/x.sh", "");
+    symlink("../../out/linked", root.join("l/.git")).unwrap();
+    let found = protected(root);
+    for path in [
+        "long",
+        "t/emplate",
+        ".git/sequencer",
+        "w/scripts/hooks",
+        "w/m/one.py",
+        "w/m/two",
+        "w/top/run.sh",
+        "w/own/run.sh",
+        "l/.git",
+        "l/tools/x.sh",
+    ] {
+        assert!(found.iter().any(|other| other == path), "{path}: {found:?}");
+    }
+    assert!(found.iter().all(|path| !path.contains("out/")), "{found:?}");
+}
+
+#[test]
 fn a_folder_that_cannot_be_read_is_protected_as_a_whole() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
