@@ -167,6 +167,10 @@ pub(super) fn results(
 
 fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<ToolFinished> {
     let Lost { call, begun, announced } = lost;
+    let is_theirs = |begun: &Beginning| traces.lost.is_of_another_run(begun.seq);
+    if call.effect.is_repeatable() && begun.as_ref().is_some_and(is_theirs) {
+        return None;
+    }
     let process = begun.as_ref().and_then(|begun| begun.started.process());
     let end = |process| process::end_remains(process, &call.key, traces.orphan_grace);
     let remains = process.map(end);

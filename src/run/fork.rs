@@ -124,7 +124,8 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
 }
 
 /// Returns answers to the calls that are in progress in the run from which this one was forked.
-/// Their outcome is unknown here: their processes belong to the other run and must not be ended.
+/// Their outcome is unknown here: their processes belong to the other run and must not be ended. Those that may
+/// be repeated are made again here.
 pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
@@ -152,7 +153,10 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
         let Some(machine) = machine else { continue };
         let began = |started: &ToolStarted| begun.contains(&started.key);
         let theirs = machine.interrupted().into_iter();
-        let theirs = theirs.filter(|call| call.started.process().is_some() && began(&call.started));
+        let theirs = theirs.filter(|call| {
+            let is_at_work = call.started.process().is_some() && began(&call.started);
+            is_at_work && !call.call.effect.is_repeatable()
+        });
         let known = Known { processes: Some(THEIRS.to_owned()), ..Known::default() };
         answers.extend(theirs.map(|call| {
             let unknown = interrupted::unknown(machine.turn(), call.call, &known);

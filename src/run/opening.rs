@@ -229,7 +229,7 @@ impl StoppedRun {
 
     /// Brings the agents' files up to date, and prepares what the actors start with. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
-        let id = self.created().run;
+        let (id, forked) = (self.created().run, self.created().forked);
         let Self { owned, at, tracker, base, kept: _, loss: _, reopening } = self;
         if let Some((from, _)) = &base {
             look_before(owned.dir(), *from);
@@ -240,7 +240,10 @@ impl StoppedRun {
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
         let answers = answers::take_up(owned.dir(), tracker.state());
-        let lost = cut_pieces::lost_calls(owned.dir(), id)?;
+        let mut lost = cut_pieces::lost_calls(owned.dir(), id)?;
+        if let Some(origin) = forked {
+            lost.share_until(origin.seq);
+        }
         Ok(Opening { id, owned, at, tracker, projection, values, answers, drafts, lost })
     }
 }

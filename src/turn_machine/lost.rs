@@ -37,6 +37,8 @@ pub struct LostCalls {
     began: BTreeSet<CallKey>,
     /// Numbers of the records from which on something was lost that nobody can read.
     gaps: Vec<u64>,
+    /// Number of the last record that is shared with the run from which this one was forked.
+    shared: Option<u64>,
 }
 
 impl LostCalls {
@@ -66,6 +68,17 @@ impl LostCalls {
         self.began.extend(self.turns.values().flatten().map(|call| call.key.clone()));
     }
 
+    /// Notes that the records up to this one are those of the run from which this one was forked.
+    pub fn share_until(&mut self, seq: u64) {
+        self.shared = Some(seq);
+    }
+
+    /// Returns true if a call that began with this record runs in another run, whose processes are not ended.
+    #[must_use]
+    pub fn is_of_another_run(&self, seq: u64) -> bool {
+        self.shared.is_some_and(|shared| seq <= shared)
+    }
+
     /// Takes in all that another collection knows.
     pub fn extend(&mut self, other: Self) {
         for ((agent, turn), calls) in other.turns {
@@ -73,6 +86,7 @@ impl LostCalls {
         }
         self.began.extend(other.began);
         self.gaps.extend(other.gaps);
+        self.shared = self.shared.max(other.shared);
     }
 
     /// Returns true if a call began according to lost records, or if the record of its beginning may be

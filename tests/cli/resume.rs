@@ -683,3 +683,23 @@ say = "{{ last[0].text }}"
     run.signal("INT");
     assert_eq!(run.end().code, 130);
 }
+
+#[test]
+fn a_fork_makes_an_idempotent_command_again_beside_that_of_its_origin() {
+    let desk = Desk::commands(
+        "[tasks.one]\nidempotent = true\nrun = 'echo begun >> ledger; test ! -e pid || exit 0; \
+         sleep 60 & echo $! > pid; wait'\n",
+    );
+    let run = desk.start(&["run"]);
+    let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
+    let pid = wait("the command", || {
+        let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
+        number_outside(desk.path(), pid.strip_suffix('\n')?)
+    });
+    let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(is_alive(&pid), "it is the other run's");
+    assert_eq!(desk.read("ledger"), "begun\nbegun\n");
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+}
