@@ -14,6 +14,7 @@ mod evaluations;
 mod outputs;
 mod perform;
 mod proposals;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::evaluations::{Evaluations, Order};
 use self::perform::Folding;
+use self::written::WrittenFiles;
 use super::compactor::{self, Compactor};
 use super::gateway::{self, Gateway, GatewaySettings};
 use super::mail::{AgentMsg, SupervisorMsg};
@@ -96,6 +98,7 @@ pub struct State {
     serving_by_actor: HashMap<ActorId, usize>,
     folding: HashMap<AgentId, Folding>,
     evaluations: Evaluations,
+    written: WrittenFiles,
     order: Order,
     /// Ends the hook of the run that is at work.
     hook: CancellationToken,
@@ -171,6 +174,7 @@ impl Actor for Supervisor {
             serving_by_actor: HashMap::new(),
             folding: HashMap::new(),
             evaluations: Evaluations::default(),
+            written: WrittenFiles::default(),
             order: Order::default(),
             hook: CancellationToken::new(),
             timer: None,

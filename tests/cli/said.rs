@@ -205,3 +205,19 @@ fn a_gate_of_a_detached_run_is_answered_and_the_run_goes_on() {
     desk.wait_for_event("run.completed", |event| event["data"]["status"] == "completed");
     assert!(desk.path().join("after").exists());
 }
+
+#[test]
+fn no_task_overwrites_the_file_of_another_whose_name_nobody_knew_before() {
+    let desk = Desk::commands(
+        "[tasks.name]\nrun = 'echo -n page'\n\
+         [tasks.one]\nrun = 'echo one'\ndepends_on = ['name']\n\
+         output_file = 'out/{{ tasks.name.output }}.md'\n\
+         [tasks.two]\nrun = 'echo two'\ndepends_on = ['one', 'name']\n\
+         output_file = 'out/./{{ tasks.name.output }}.md'\n",
+    );
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 1, "{}{}", done.out, done.err);
+    assert_eq!(desk.read("out/page.md").trim(), "one");
+    let shown = desk.json(&["show", "desk/two", "--json"])[0].to_string();
+    assert!(shown.contains("is the file of task `one`"), "{shown}");
+}

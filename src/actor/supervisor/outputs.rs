@@ -6,10 +6,12 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use super::evaluations::Evaluations;
+use super::written::WrittenFiles;
 use crate::actor::services::Services;
 use crate::actor::work::{self, Helper};
 use crate::failure::{Failure, FailureKind};
 use crate::foreign::Panicked;
+use crate::id::Name;
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::output::Output;
@@ -24,6 +26,9 @@ use crate::template::Known;
 pub(super) struct Check {
     pub(super) services: Arc<Services>,
     pub(super) evaluations: Evaluations,
+    pub(super) written: WrittenFiles,
+    /// The task, or the instance of a fan-out.
+    pub(super) task: Name,
     pub(super) spec: TaskSpec,
     /// True if a later task reads the output as a file.
     pub(super) is_read: bool,
@@ -114,13 +119,19 @@ impl Check {
     /// Writes an output into the workspace.
     ///
     /// # Errors
-    /// Returns a failure if the path cannot be rendered, leads out of the workspace or cannot be
-    /// written.
+    /// Returns a failure if the path cannot be rendered, leads out of the workspace, is the file of another
+    /// task or cannot be written.
     async fn write_output_file(&self, path: Box<Evaluation>, text: &str) -> Result<(), Failure> {
         let path = match self.evaluations.clone().evaluate(path).await? {
             Evaluated::Text(path) => path,
             _ => return Err(mixed_up()),
         };
+        self.written.claim(&path, &self.task).map_err(|writer| {
+            let message = format!(
+                "`output_file`: `{path}` is the file of task `{writer}`: give each task a file of its own"
+            );
+            Failure::new(FailureKind::ToolError, message)
+        })?;
         let (workspace, text) = (self.services.workspace.clone(), text.to_owned());
         let write = move || workspace.write(&path, text.as_bytes());
         let written = work::blocking(Helper::OutputWrite, write).await;

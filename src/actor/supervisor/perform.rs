@@ -101,6 +101,8 @@ impl Supervisor {
                 let check = Check {
                     services: self.services.clone(),
                     evaluations: state.evaluations.clone(),
+                    written: state.written.clone(),
+                    task: task.clone(),
                     spec,
                     is_read,
                     is_last,
