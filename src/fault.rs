@@ -1,8 +1,9 @@
 //! Faults of helpers: a debug build can be made to let one kind of work panic, or to delay it.
 //!
 //! `CALLSHEET_FAULT=HELPER:panic` lets each work of that kind panic, `HELPER:panic:n` the n-th one;
-//! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. So tests can see what a run makes of it. A release build
-//! contains none of it.
+//! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. `HELPER:panic@TASK` lets
+//! that panic which concerns the task or the agent. So tests can see what a run makes of it. A release build contains
+//! none of it.
 
 use std::time::Duration;
 
@@ -126,7 +127,7 @@ impl Fault {
 }
 
 #[cfg(debug_assertions)]
-pub use debug::of;
+pub use debug::{of, of_work};
 
 #[cfg(debug_assertions)]
 mod debug {
@@ -141,6 +142,8 @@ mod debug {
         fault: Fault,
         /// The one that it happens to; all of them without a number.
         number: Option<u64>,
+        /// The task or the agent that it concerns; whatever it is without one.
+        work: Option<String>,
     }
 
     static ASKED: LazyLock<Option<Asked>> =
@@ -149,6 +152,10 @@ mod debug {
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
     fn read(asked: &str) -> Option<Asked> {
+        let (asked, work) = match asked.split_once('@') {
+            Some((asked, work)) => (asked, Some(work.to_owned())),
+            None => (asked, None),
+        };
         let mut parts = asked.split(':');
         let name = parts.next()?;
         let helper = *Helper::ALL.iter().find(|helper| helper.name() == name)?;
@@ -158,13 +165,20 @@ mod debug {
             _ => return None,
         };
         let number = parts.next().map(str::parse).transpose().ok()?;
-        Some(Asked { helper, fault, number })
+        Some(Asked { helper, fault, number, work })
     }
 
     /// Returns the fault that work of this kind suffers now, if `CALLSHEET_FAULT` says so.
     #[must_use]
     pub fn of(helper: Helper) -> Option<Fault> {
-        let asked = ASKED.as_ref().filter(|asked| asked.helper == helper)?;
+        of_work(helper, "")
+    }
+
+    /// Returns the fault that work of this kind suffers now which concerns a task or an agent.
+    #[must_use]
+    pub fn of_work(helper: Helper, work: &str) -> Option<Fault> {
+        let is_meant = |asked: &&Asked| asked.work.as_deref().is_none_or(|meant| meant == work);
+        let asked = ASKED.as_ref().filter(|asked| asked.helper == helper).filter(is_meant)?;
         let passed = PASSED.fetch_add(1, Ordering::Relaxed) + 1;
         asked.number.is_none_or(|number| number == passed).then_some(asked.fault)
     }
@@ -193,5 +207,13 @@ mod debug {
 #[inline]
 #[must_use]
 pub fn of(_: Helper) -> Option<Fault> {
+    None
+}
+
+/// A release build has no faults.
+#[cfg(not(debug_assertions))]
+#[inline]
+#[must_use]
+pub fn of_work(_: Helper, _: &str) -> Option<Fault> {
     None
 }

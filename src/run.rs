@@ -75,7 +75,7 @@ pub use self::opening::StoppedRun;
 pub use self::remote::Remote;
 pub use self::services::front;
 pub use crate::actor::run_end::{Completed, RunEnd};
-pub use crate::run_machine::CancelTarget;
+pub use crate::run_machine::{CancelTarget, GivenUp};
 
 /// Maximum time that the supervisor, and then the transcript writer, may take to end once the run
 /// is over.
@@ -105,6 +105,8 @@ pub struct Options {
     pub stays_open: bool,
     /// Cancels the run as it is resumed, for this reason: only what cleans up runs.
     pub cancelled: Option<String>,
+    /// What is not tried again as the run is resumed, because the supervisor crashed over it: its task fails.
+    pub given_up: Option<GivenUp>,
     /// Watches the replies of models while they arrive.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Program that runs commands for this one. Its `main` must first call
@@ -257,9 +259,16 @@ impl Run {
         let settings = run_machine::Settings { attended, ..settings };
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
         let seed = fastrand::u64(..);
-        let cancelled = options.cancelled.clone();
-        let start =
-            run_machine::Start { state, left: marks, outputs: values, answers, cancelled, seed };
+        let (cancelled, given_up) = (options.cancelled.clone(), options.given_up.clone());
+        let start = run_machine::Start {
+            state,
+            left: marks,
+            outputs: values,
+            answers,
+            cancelled,
+            given_up,
+            seed,
+        };
         let machine = RunMachine::new(settings, start);
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();

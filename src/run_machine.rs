@@ -134,6 +134,8 @@ pub struct Start {
     pub answers: Vec<PersonsAnswer>,
     /// The reason why the run is cancelled as it is resumed, if it is.
     pub cancelled: Option<String>,
+    /// What is not tried again as the run is resumed, if anything is.
+    pub given_up: Option<GivenUp>,
     /// The seed for the jitter of retry pauses.
     pub seed: u64,
 }
@@ -148,6 +150,15 @@ pub struct Now {
     pub wall_ms: i64,
 }
 
+/// Work over which the supervisor crashed again and again: it fails, and is not tried once more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The task, the instance of a fan-out, or the agent.
+    pub work: String,
+    /// The failure.
+    pub failure: Failure,
+}
+
 /// The state machine that makes the decisions of one run.
 #[derive(Clone, Debug)]
 pub struct RunMachine {
@@ -159,6 +170,7 @@ pub struct RunMachine {
     left_answers: Vec<PersonsAnswer>,
     /// The reason why the run is cancelled when this process begins, if it is.
     left_cancel: Option<String>,
+    left_given_up: Option<GivenUp>,
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
     now: Now,
@@ -170,7 +182,7 @@ impl RunMachine {
     /// Makes the machine of a run. [`begin`](Self::begin) must be its first input.
     #[must_use]
     pub fn new(settings: Settings, start: Start) -> Self {
-        let Start { state, left, outputs, answers, cancelled, seed } = start;
+        let Start { state, left, outputs, answers, cancelled, given_up, seed } = start;
         let agenda = Agenda::new(&settings.plan, &state);
         let open = Open::new(&settings, left, outputs);
         Self {
@@ -180,6 +192,7 @@ impl RunMachine {
             agenda,
             left_answers: answers,
             left_cancel: cancelled,
+            left_given_up: given_up,
             actions: VecDeque::new(),
             chance: fastrand::Rng::with_seed(seed),
             now: Now::default(),

@@ -6,6 +6,7 @@ mod authority;
 mod closed_streams;
 mod connect;
 mod context;
+mod continuations;
 mod corpus;
 mod crash;
 mod deaths;

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::pulse::Subject;
 use super::summary::{SummaryAnswer, SummaryJob};
 use crate::admission::{Allowance, CallEnd};
 use crate::event::SharedRecord;
@@ -111,25 +112,28 @@ pub enum SupervisorMsg {
 
 impl SupervisorMsg {
     /// Returns what the message is about, for people: a task, an agent, or words.
-    pub(super) fn subject(&self) -> String {
+    pub(super) fn subject(&self) -> Subject {
+        fn work(work: &impl ToString) -> Subject {
+            Subject::Work(work.to_string())
+        }
         match self {
-            Self::Delegate(delegation) => delegation.parent.to_string(),
-            Self::Propose(proposal) => proposal.agent.to_string(),
+            Self::Delegate(delegation) => work(&delegation.parent),
+            Self::Propose(proposal) => work(&proposal.agent),
             Self::SlotWanted(agent) | Self::Folded(agent) | Self::Compact { agent, .. } => {
-                agent.to_string()
+                work(agent)
             }
-            Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => task.to_string(),
-            Self::AnswerCompared { agent, .. } => agent.to_string(),
-            Self::News => "what was recorded".to_owned(),
-            Self::Ask(_) | Self::Answer { .. } => "a question".to_owned(),
-            Self::Cancel { .. } => "a cancellation".to_owned(),
-            Self::Interrupt { .. } => "an interruption".to_owned(),
-            Self::Wake => "a time limit".to_owned(),
-            Self::HookEnded(_) => "a hook".to_owned(),
-            Self::Notified => "a notification".to_owned(),
-            Self::StartService(_) => "a service".to_owned(),
+            Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => work(task),
+            Self::AnswerCompared { agent, .. } => work(agent),
+            Self::News => Subject::Other("what was recorded"),
+            Self::Ask(_) | Self::Answer { .. } => Subject::Other("a question"),
+            Self::Cancel { .. } => Subject::Other("a cancellation"),
+            Self::Interrupt { .. } => Subject::Other("an interruption"),
+            Self::Wake => Subject::Other("a time limit"),
+            Self::HookEnded(_) => Subject::Other("a hook"),
+            Self::Notified => Subject::Other("a notification"),
+            Self::StartService(_) => Subject::Other("a service"),
             Self::Disk(_) | Self::HelperCrashed(_) | Self::JournalFailed(_) => {
-                "the journal".to_owned()
+                Subject::Other("the journal")
             }
         }
     }

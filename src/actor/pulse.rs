@@ -11,8 +11,27 @@ pub struct Pulse(Mutex<Beat>);
 
 #[derive(Debug, Default)]
 struct Beat {
-    now: Option<(Instant, String)>,
+    now: Option<(Instant, Subject)>,
     longest: Option<Busy>,
+}
+
+/// What an actor is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// This task or agent.
+    Work(String),
+    /// Something else, in words.
+    Other(&'static str),
+}
+
+impl Subject {
+    /// Returns the task or the agent; empty for anything else.
+    pub(super) fn work(&self) -> &str {
+        match self {
+            Self::Work(work) => work,
+            Self::Other(_) => "",
+        }
+    }
 }
 
 /// A time for which an actor was at one thing.
@@ -22,6 +41,8 @@ pub struct Busy {
     pub since: Duration,
     /// What it was at: a task, an agent, or another thing in words.
     pub with: String,
+    /// True if that is a task or an agent.
+    pub is_work: bool,
 }
 
 impl fmt::Display for Busy {
@@ -30,19 +51,28 @@ impl fmt::Display for Busy {
     }
 }
 
+impl Busy {
+    fn with(since: Duration, subject: &Subject) -> Self {
+        match subject {
+            Subject::Work(work) => Self { since, with: work.clone(), is_work: true },
+            Subject::Other(words) => Self { since, with: (*words).to_owned(), is_work: false },
+        }
+    }
+}
+
 impl Pulse {
     /// Notes that the actor begins to handle something.
-    pub(super) fn begins(&self, with: String) {
-        self.0.lock().now = Some((Instant::now(), with));
+    pub(super) fn begins(&self, subject: Subject) {
+        self.0.lock().now = Some((Instant::now(), subject));
     }
 
     /// Notes that the actor is done.
     pub(super) fn rests(&self) {
         let mut beat = self.0.lock();
-        if let Some((began, with)) = beat.now.take() {
+        if let Some((began, subject)) = beat.now.take() {
             let since = began.elapsed();
             if beat.longest.as_ref().is_none_or(|longest| longest.since < since) {
-                beat.longest = Some(Busy { since, with });
+                beat.longest = Some(Busy::with(since, &subject));
             }
         }
     }
@@ -51,8 +81,8 @@ impl Pulse {
     #[must_use]
     pub fn busy(&self) -> Option<Busy> {
         let beat = self.0.lock();
-        let (began, with) = beat.now.as_ref()?;
-        Some(Busy { since: began.elapsed(), with: with.clone() })
+        let (began, subject) = beat.now.as_ref()?;
+        Some(Busy::with(began.elapsed(), subject))
     }
 
     /// Returns the longest that the actor was at one thing.
@@ -70,12 +100,12 @@ mod tests {
     fn the_longest_is_kept_and_the_latest_is_told() {
         let pulse = Pulse::default();
         assert_eq!((pulse.busy(), pulse.longest()), (None, None));
-        pulse.begins("f[17]".to_owned());
+        pulse.begins(Subject::Work("f[17]".to_owned()));
         std::thread::sleep(Duration::from_millis(20));
         let busy = pulse.busy().expect("it is at work");
         assert_eq!(busy.to_string(), "busy for 0 s with f[17]");
         pulse.rests();
-        pulse.begins("x".to_owned());
+        pulse.begins(Subject::Other("x"));
         pulse.rests();
         let longest = pulse.longest().expect("it worked");
         assert!(longest.with == "f[17]" && longest.since >= busy.since, "{longest:?}");

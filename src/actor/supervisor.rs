@@ -33,6 +33,7 @@ use self::written::WrittenFiles;
 use super::compactor::{self, Compactor};
 use super::gateway::{self, Gateway, GatewaySettings};
 use super::mail::{AgentMsg, SupervisorMsg};
+use super::pulse::Subject;
 use super::record_right::RecordRight;
 use super::run_end::RunEnd;
 use super::services::Services;
@@ -205,7 +206,7 @@ impl Actor for Supervisor {
         myself: ActorRef<SupervisorMsg>,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        self.services.pulse.begins("the beginning of the run".to_owned());
+        self.services.pulse.begins(Subject::Other("the beginning of the run"));
         let now = state.now();
         state.machine.begin(now);
         state.take_in();
@@ -220,8 +221,10 @@ impl Actor for Supervisor {
         message: SupervisorMsg,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        self.services.pulse.begins(message.subject());
-        if let Some(fault) = fault::of(Helper::Handler) {
+        let subject = message.subject();
+        let fault = fault::of_work(Helper::Handler, subject.work());
+        self.services.pulse.begins(subject);
+        if let Some(fault) = fault {
             fault.happen();
         }
         let now = state.now();
@@ -289,7 +292,7 @@ impl Actor for Supervisor {
         event: SupervisionEvent,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
-        self.services.pulse.begins("the end of an actor".to_owned());
+        self.services.pulse.begins(Subject::Other("the end of an actor"));
         match event {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             SupervisionEvent::ActorTerminated(cell, _, reason) => {

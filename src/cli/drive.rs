@@ -25,11 +25,12 @@ use crate::actor::services::Watcher;
 use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
+use crate::failure::{Failure, FailureKind};
 use crate::journal::file::RunDir;
 use crate::journal::snapshot;
 use crate::journal::torn::Cut;
 use crate::report;
-use crate::run::{Options, Remote, Run, StartError};
+use crate::run::{GivenUp, Options, Remote, Run, StartError};
 use crate::run_state::RunState;
 
 /// Settings for the output of a run.
@@ -90,32 +91,50 @@ pub(super) fn note_scripts(config: &Config) {
 /// How a run ended for this process.
 enum Driven {
     Over(Exit),
-    /// Its supervisor crashed, for this reason.
-    Crashed(RunDir, String),
+    Crashed(Crash),
 }
 
-/// Drives a run. If its supervisor crashes, the run goes on from its journal, once: what the journal does
-/// not hold is gone, as it would be with the process.
+/// A crash of a run's supervisor.
+struct Crash {
+    dir: RunDir,
+    reason: String,
+    /// The task or the agent with which it was busy; `None` for anything else.
+    work: Option<String>,
+}
+
+/// Drives a run. If its supervisor crashes, the run goes on from its journal: what the journal does not hold
+/// is gone, as it would be with the process. If it then crashes over a task, it goes on without that task.
 async fn to_the_end(
     project: &Project,
     shown: Shown,
     dir: Option<&RunDir>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
-    let driven = match drive_once(project, &shown, dir, starting).await {
-        Driven::Crashed(dir, reason) => {
-            complain(&format!("error: a bug: {reason}"));
-            complain("note: the run goes on from its journal, once");
-            match begin_again(project, &shown, &dir) {
-                Ok(starting) => drive_once(project, &shown, Some(&dir), starting).await,
-                Err(exit) => Driven::Over(exit),
+    let mut driven = drive_once(project, &shown, dir, starting).await;
+    for is_again in [false, true] {
+        let Driven::Crashed(crash) = driven else { break };
+        complain(&format!("error: a bug: {}", crash.reason));
+        let given_up = match (is_again, &crash.work) {
+            (false, _) => {
+                complain("note: the run goes on from its journal, once");
+                None
             }
-        }
-        over => over,
-    };
+            (true, Some(work)) => {
+                complain(&format!("note: the run goes on from its journal, and `{work}` fails"));
+                let message = format!("callsheet crashed over it, and again: {}", crash.reason);
+                let failure = Failure::new(FailureKind::Internal, message);
+                Some(GivenUp { work: work.clone(), failure })
+            }
+            (true, None) => return Exit::Bug,
+        };
+        driven = match begin_again(project, &shown, &crash.dir, given_up) {
+            Ok(starting) => drive_once(project, &shown, Some(&crash.dir), starting).await,
+            Err(exit) => Driven::Over(exit),
+        };
+    }
     match driven {
         Driven::Over(exit) => exit,
-        Driven::Crashed(_, reason) => {
+        Driven::Crashed(Crash { reason, .. }) => {
             complain(&format!("error: a bug: {reason}"));
             Exit::Bug
         }
@@ -127,6 +146,7 @@ fn begin_again(
     project: &Project,
     shown: &Shown,
     dir: &RunDir,
+    given_up: Option<GivenUp>,
 ) -> Result<impl Future<Output = Result<Run, StartError>> + use<>, Exit> {
     let stopped = open(project, dir, Cut::Torn)?;
     let sources = stopped.sources(project.sources());
@@ -136,6 +156,7 @@ fn begin_again(
         stays_open: shown.stays_open,
         asker: asker(&shown.screen),
         watcher: shown.watcher(),
+        given_up,
         ..Options::default()
     };
     Ok(Run::resume(stopped, config, options))
@@ -177,6 +198,7 @@ async fn drive_once(
     });
     let heard = Heard::default();
     let listening = tokio::spawn(listen(signals, run.remote(), heard.clone(), screen.clone()));
+    let remote = run.remote();
     let end = run.wait().await;
     let printed = match printing {
         // The printing ends by itself after the last event. A slow reader of the output can delay
@@ -208,7 +230,10 @@ async fn drive_once(
             refusal::advise(&project.flags(), Some(&dir), &error);
             Exit::Disk
         }
-        RunEnd::Broken(reason) => return Driven::Crashed(dir, reason),
+        RunEnd::Broken(reason) => {
+            let busy = remote.busy().filter(|busy| busy.is_work);
+            return Driven::Crashed(Crash { dir, reason, work: busy.map(|busy| busy.with) });
+        }
     })
 }
 

@@ -297,7 +297,15 @@ fn foresee(
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
     let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
-    let start = Start { state, left, outputs, answers: Vec::new(), cancelled: None, seed: 0 };
+    let start = Start {
+        state,
+        left,
+        outputs,
+        answers: Vec::new(),
+        cancelled: None,
+        given_up: None,
+        seed: 0,
+    };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }

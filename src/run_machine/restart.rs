@@ -10,7 +10,7 @@ use super::open::Stage;
 use super::slots::Rank;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
-use super::{CancelTarget, RunMachine, scope};
+use super::{CancelTarget, GivenUp, RunMachine, scope};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentUse;
@@ -52,6 +52,9 @@ impl RunMachine {
         if let Some(reason) = self.left_cancel.take() {
             self.cancelled(&CancelTarget::Run, &reason);
         }
+        if let Some(given_up) = self.left_given_up.take() {
+            self.give_up(given_up);
+        }
         self.start_limits();
         for place in 0..self.settings.plan.tasks().len() {
             if self.task_state(place) == TaskState::Running {
@@ -63,6 +66,24 @@ impl RunMachine {
             self.answered_by(None, answer);
         }
         self.resume_questions();
+    }
+
+    /// Fails the task of work that is not tried again; another attempt may follow, as after each failure.
+    fn give_up(&mut self, given_up: GivenUp) {
+        let GivenUp { work, failure } = given_up;
+        let agent = self.state.agents().get(&AgentId::from_text(&work));
+        let task = agent.map(|agent| agent.task.clone()).or_else(|| Name::of_record(&work).ok());
+        let Some(place) = task.and_then(|task| self.settings.plan.place(&task)) else { return };
+        let main = self.status(place).and_then(|status| status.agent.clone());
+        match (self.task_state(place), main) {
+            (state, _) if state.is_end() => {}
+            // Its instances end by themselves.
+            _ if self.agenda.instances(place).open() > 0 => {}
+            (TaskState::Running, Some(main)) if self.open.left.contains_key(&main) => {
+                self.end_attempt(&main, &Outcome::Failed { failure, partial: None });
+            }
+            _ => self.attempt_failed(place, failure),
+        }
     }
 
     /// Derives the open data of one task.

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::evaluation::Evaluation;
 use super::{
-    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, Left, Now, Proposal, Refused,
-    RunMachine, Settings, Start,
+    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Left, Now, Proposal,
+    Refused, RunMachine, Settings, Start,
 };
 use crate::event::{
     Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
@@ -156,6 +156,8 @@ pub(super) struct World {
     pub(super) wanted: Option<fn(u32) -> Option<Json>>,
     /// The reason for which later processes cancel the run as they begin.
     pub(super) cancel_next: Option<String>,
+    /// What later processes do not try again as they begin.
+    pub(super) give_up_next: Option<GivenUp>,
     /// True if the answers of agents follow from their prompts.
     pub(super) mirrors: bool,
     /// Number of records at the end of each batch.
@@ -209,6 +211,7 @@ impl World {
             told_failures: Vec::new(),
             wanted: None,
             cancel_next: None,
+            give_up_next: None,
             mirrors: false,
             batches: Vec::new(),
             open_at_failure: None,
@@ -267,6 +270,7 @@ impl World {
             outputs,
             answers: self.answers.clone(),
             cancelled: self.cancel_next.clone(),
+            given_up: self.give_up_next.clone(),
             seed: self.records.len() as u64,
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::forecast::{Lookup, forecast};
 use super::testing::{Script, Step, World, name, task};
-use super::{CancelTarget, Finish};
+use super::{CancelTarget, Finish, GivenUp};
 use crate::event::{Event, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
@@ -1066,5 +1066,37 @@ fn a_run_that_is_cancelled_as_it_is_resumed_still_cleans_up() {
         let has_begun = world.spawned.iter().any(|agent| agent.as_str() == "clean");
         assert!(cleaned && has_begun, "{seed}\n{}", world.story());
         assert_eq!(world.hooks_run, [Hook::OnExit], "{seed}");
+    }
+}
+
+#[test]
+fn what_is_given_up_fails_wherever_it_stood_and_the_rest_goes_on() {
+    for seed in 0..60 {
+        let tasks = vec![
+            task("first", &[]),
+            task("hang", &["first"]),
+            TaskSpec { join: Join::AllDone, ..task("after", &["hang"]) },
+            task("beside", &[]),
+        ];
+        let mut world = World::new(tasks, keep_going(), by_name, seed);
+        world.steps(seed as usize % 12);
+        let failure = Failure::new(FailureKind::Internal, "it crashed");
+        let work = if seed % 2 == 0 { "hang" } else { "hang~1" };
+        world.give_up_next = Some(GivenUp { work: work.to_owned(), failure: failure.clone() });
+        world.kill_process();
+        world.give_up_next = None;
+        let is_known = world.state.task(&name("hang")).is_some_and(|task| task.state.is_end());
+        if seed % 2 == 1 {
+            // An agent that nobody knows changes nothing.
+            assert!(!is_known, "{}", world.story());
+            continue;
+        }
+        assert_eq!(completed(&world.play()), RunStatus::Partial, "{seed}\n{}", world.story());
+        let hang = world.state.task(&name("hang")).expect("a task");
+        assert_eq!(hang.failure, Some(failure), "{seed}\n{}", world.story());
+        for task in ["after", "beside"] {
+            let state = world.state.task(&name(task)).expect("a task").state;
+            assert_eq!(state, TaskState::Completed, "{seed}\n{}", world.story());
+        }
     }
 }

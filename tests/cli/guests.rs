@@ -222,3 +222,25 @@ fn a_supervisor_that_crashes_is_started_again_once() {
     let run = with_fault(&busy(), &["run"], "handler:panic");
     assert_eq!(run.code, 70, "{run:?}");
 }
+
+#[test]
+fn a_task_over_which_the_supervisor_crashes_again_fails_and_the_others_go_on() {
+    for task in ["path", "form"] {
+        let desk = busy();
+        let run = with_fault(&desk, &["run", "--keep-going"], &format!("handler:panic@{task}"));
+        assert_eq!(run.code, 70, "{task}: {run:?}");
+        assert!(run.err.contains(&format!("and `{task}` fails")), "{run:?}");
+        let events = desk.json(&["tail", "--json"]);
+        let failed =
+            events.iter().find(|event| event["type"] == "task.failed" && event["task"] == task);
+        let failure = &failed.expect("it failed")["data"]["failure"];
+        assert_eq!(failure["kind"], "internal", "{failure}");
+        assert!(failure["message"].to_string().contains("crashed over it"), "{failure}");
+        let last = events.last().expect("an event");
+        assert_eq!(last["type"], "run.completed", "{last}");
+        assert_eq!(last["data"]["tasks"]["text"]["state"], "completed", "{last}");
+        // The next process tries it once, as a person asked.
+        let again = desk.call(&["resume", "--retry-failed"]);
+        assert_eq!(again.code, 0, "{again:?}");
+    }
+}
