@@ -87,6 +87,7 @@ pub const PROTECTED: &[Named] = &[
     file(".ripgreprc", "ripgrep"),
     // `.hg/hgrc`: nothing else has this name.
     file("hgrc", "hg"),
+    file("hgrc-not-shared", "hg"),
     folder(".github", CI),
     folder(".gitlab", CI),
     file(".gitlab-ci.yml", CI),
@@ -122,7 +123,6 @@ pub const PROTECTED: &[Named] = &[
     file(".pre-commit-hooks.yaml", HOOKS),
     file("lefthook.yml", HOOKS),
     file("lefthook.yaml", HOOKS),
-    file("lefthook-local.yml", HOOKS),
     file(".lefthook.yml", HOOKS),
     file(".lintstagedrc", HOOKS),
     file(".overcommit.yml", HOOKS),
@@ -143,7 +143,8 @@ pub const PROTECTED: &[Named] = &[
 ];
 
 /// The protected paths that have no fixed name: a `*` stands for any characters.
-const PROTECTED_PATTERNS: [(&str, &str); 4] = [
+const PROTECTED_PATTERNS: [(&str, &str); 5] = [
+    ("lefthook-local.*", HOOKS),
     ("*.code-workspace", EDITOR),
     (".lintstagedrc.*", HOOKS),
     ("lint-staged.config.*", HOOKS),

@@ -331,7 +331,8 @@ fn parent(path: &Path) -> PathBuf {
 
 /// Returns true for the samples that `git init` puts beside hooks: git does not run them.
 fn is_sample(path: &Path) -> bool {
-    path.extension() == Some(OsStr::new("sample"))
+    let is_of_hooks = path.parent().is_some_and(|folder| folder.ends_with("hooks"));
+    is_of_hooks && path.extension() == Some(OsStr::new("sample"))
 }
 
 #[cfg(test)]

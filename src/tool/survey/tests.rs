@@ -417,3 +417,27 @@ fn a_walk_of_a_large_tree_is_fast() {
     assert!(first.as_secs() < 5, "{first:?}");
     assert!(again * 5 < first, "{again:?} beside {first:?}");
 }
+
+#[test]
+fn a_watch_tells_names_apart_and_keeps_room_for_what_is_protected() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (root, run) = (dir.path().join("ws"), dir.path().join("run"));
+    fs::create_dir_all(run.join("results")).unwrap();
+    fs::create_dir_all(root.join(".vscode")).unwrap();
+    for at in 0..FOUND + 5 {
+        fs::write(root.join(format!("{at}.mk")), "").unwrap();
+    }
+    let named = |name: &[u8]| root.join(".vscode").join(OsStr::from_bytes(name));
+    fs::write(named(b"a\xff"), "one").unwrap();
+    fs::write(named(b"a\xfe"), "two").unwrap();
+    let store = Arc::new(Store::new(run.join("spool"), run.join("results")));
+    let watch = Watch::new(root.clone(), run, store, Secrets::default());
+    watch.begin();
+    fs::write(named(b"a\xff"), "new").unwrap();
+    fs::write(named(b"x.sample"), "").unwrap();
+    let changes = watch.ended(None);
+    let told: Vec<_> = changes.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(told, [".vscode/a\\xff", ".vscode/x.sample"]);
+    assert!(watch.is_incomplete());
+}

@@ -207,28 +207,37 @@ impl Watch {
             leave_out();
         }
         let (mut prints, mut room) = (Prints::new(), KEPT_IN_ALL);
-        let mut left = ENTRIES;
-        for (path, by) in found {
-            let mut open = vec![path];
-            while let Some(path) = open.pop() {
-                let absolute = self.root.join(&path);
-                let Ok(meta) = absolute.symlink_metadata() else { continue };
-                if is_sample(&path) {
-                    continue;
+        let (protected, reported): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, by)| by.protected);
+        // What is only reported takes no room from what is protected: anybody makes it by the thousand.
+        for class in [protected, reported] {
+            let (mut left, most) = (ENTRIES, prints.len() + FOUND);
+            for (path, by) in class {
+                let mut open = vec![path];
+                while let Some(path) = open.pop() {
+                    let absolute = self.root.join(&path);
+                    let Ok(meta) = absolute.symlink_metadata() else { continue };
+                    if is_sample(&path) {
+                        continue;
+                    }
+                    if left == 0 || prints.len() >= most {
+                        leave_out();
+                        continue;
+                    }
+                    left -= 1;
+                    if meta.is_dir() {
+                        let mut inner = fs::read_dir(&absolute).into_iter().flatten().flatten();
+                        let first = inner.by_ref().take(FOUND);
+                        open.extend(first.map(|entry| path.join(entry.file_name())));
+                        if inner.next().is_some() {
+                            leave_out();
+                        }
+                        continue;
+                    }
+                    let name = named(&path);
+                    let print = self.print(&absolute, &meta, by, last.get(&name), &mut room);
+                    prints.insert(name, print);
                 }
-                if left == 0 || prints.len() >= FOUND {
-                    leave_out();
-                    continue;
-                }
-                left -= 1;
-                if meta.is_dir() {
-                    let inner = fs::read_dir(&absolute).into_iter().flatten().flatten();
-                    open.extend(inner.take(FOUND).map(|entry| path.join(entry.file_name())));
-                    continue;
-                }
-                let name = path.to_string_lossy().into_owned();
-                let print = self.print(&absolute, &meta, by, last.get(&name), &mut room);
-                prints.insert(name, print);
             }
         }
         prints
@@ -326,6 +335,19 @@ impl Watch {
         }
         told
     }
+}
+
+/// Returns the name of a path in the records: no two paths have one name, whatever their bytes.
+fn named(path: &Path) -> String {
+    if let Some(text) = path.to_str() {
+        return text.to_owned();
+    }
+    let mut name = String::new();
+    for part in path.as_os_str().as_encoded_bytes().utf8_chunks() {
+        name.push_str(&part.valid().replace('\\', "\\\\"));
+        part.invalid().iter().for_each(|byte| name.push_str(&format!("\\x{byte:02x}")));
+    }
+    name
 }
 
 /// Reads a regular file that is no link, up to a bound. A pipe is not waited for.
