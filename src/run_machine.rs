@@ -389,7 +389,6 @@ impl RunMachine {
             // An answer is no change of the task: the change follows from it.
             if !matches!(record.event, Event::ApprovalAnswered(_)) {
                 self.open.proposed.remove(&place);
-                self.open.becoming.remove(&place);
             }
             self.agenda.changed(&self.settings.plan, place, before, self.standing(place));
             self.task_changed(place, &record.event);
@@ -453,7 +452,6 @@ impl RunMachine {
                 break;
             }
         }
-        self.record_ready();
         self.complete_when_done();
     }
 

@@ -165,9 +165,6 @@ impl RunMachine {
             TaskState::Running => true,
             // The task begins at this moment, or its end is on its way to the journal.
             TaskState::Ready | TaskState::Waiting => self.open.proposed.contains(&place),
-            TaskState::Pending if self.open.becoming.contains(&place) => {
-                self.open.proposed.contains(&place)
-            }
             TaskState::Failed => {
                 let failure = self.status(place).and_then(|status| status.failure.as_ref());
                 failure.is_some_and(|failure| failure.kind == FailureKind::Timeout)

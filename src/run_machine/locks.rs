@@ -171,19 +171,9 @@ impl RunMachine {
         locks
     }
 
-    /// Returns true if a task needs a lock, or a place among the instances of its fan-out.
-    pub(super) fn needs_locks(&self, place: usize) -> bool {
-        let fan_out = self.settings.plan.member(place);
-        let fan_out = fan_out.and_then(|member| self.spec(member.of).fan_out.as_ref());
-        let is_bounded = fan_out.is_some_and(|fan_out| fan_out.max_concurrency.is_some());
-        is_bounded || !self.spec(place).locks.is_empty()
-    }
-
     /// Returns the precedence of a task among those of its owner.
     pub(super) fn precedence(&self, place: usize) -> Precedence {
-        // Who becomes ready only now comes after those who are.
-        let ready = self.status(place).map(|status| status.ready_seq).filter(|seq| *seq > 0);
-        let since = ready.unwrap_or(u64::MAX);
+        let since = self.status(place).map_or(0, |status| status.ready_seq);
         let needs_several = self.spec(place).locks.len() > 1;
         Precedence::new(place, self.agenda.path(place), since, needs_several)
     }

@@ -189,9 +189,6 @@ pub(super) struct Open {
     /// The tasks that have a slot for an attempt whose program is rendered, by place in the
     /// plan, with the agent that has the slot.
     pub(super) preparing: HashMap<usize, AgentId>,
-    /// The tasks that have just become ready and begin at once if a slot is free: both are recorded together,
-    /// so that a chain waits for the disk once less a task.
-    pub(super) becoming: BTreeSet<usize>,
     /// The items of the tasks that have fanned out and have not ended, by place in the plan.
     pub(super) items: HashMap<usize, Arc<Items>>,
     /// The tasks that have fanned out over items that cannot be read again, with the failure.
@@ -263,7 +260,6 @@ impl Open {
             evaluating: HashMap::new(),
             evaluations: 0,
             preparing: HashMap::new(),
-            becoming: BTreeSet::new(),
             items: HashMap::new(),
             lost_items: HashMap::new(),
             growing: HashMap::new(),

@@ -59,8 +59,6 @@ enum Unstarted {
     Waits,
     /// The task wants a slot.
     Starts,
-    /// The task becomes ready, and begins at once if a slot is free.
-    BecomesReady,
     /// This change, which does not begin an attempt, is recorded.
     Becomes(Box<Event>),
 }
@@ -84,10 +82,8 @@ impl RunMachine {
         if self.open.preparing.contains_key(&place) {
             let holds = self.open.is_disk_full || self.holds_starts();
             match next {
-                Unstarted::Starts | Unstarted::BecomesReady if !self.is_prepared(place) => return,
-                Unstarted::Starts | Unstarted::BecomesReady if !holds => {
-                    return self.start_task(place);
-                }
+                Unstarted::Starts if !self.is_prepared(place) => return,
+                Unstarted::Starts if !holds => return self.start_task(place),
                 _ => self.give_back(place),
             }
         }
@@ -97,17 +93,11 @@ impl RunMachine {
             Unstarted::Starts if self.is_graph(place) => self.complete_graph(place),
             Unstarted::Starts if self.claim_locks(place) => self.want_slot(place),
             Unstarted::Starts => self.open.slots.forget_task(place),
-            Unstarted::BecomesReady => {
-                self.open.becoming.insert(place);
-                self.want_slot(place);
-            }
             Unstarted::Waits => {
-                self.open.becoming.remove(&place);
                 self.open.slots.forget_task(place);
                 self.release_locks(place);
             }
             Unstarted::Becomes(event) => {
-                self.open.becoming.remove(&place);
                 self.open.slots.forget_task(place);
                 self.open.evaluating.remove(&place);
                 match *event {
@@ -139,13 +129,8 @@ impl RunMachine {
             return Unstarted::Becomes(Box::new(cancelled.into()));
         }
         if self.task_state(place) == TaskState::Pending {
-            return match self.pending(place) {
-                None => Unstarted::Waits,
-                Some(Event::TaskReady(_)) if self.may_begin_at_once(place) => {
-                    Unstarted::BecomesReady
-                }
-                Some(change) => Unstarted::Becomes(Box::new(change)),
-            };
+            let change = self.pending(place).map(Box::new);
+            return change.map_or(Unstarted::Waits, Unstarted::Becomes);
         }
         // One task is enough to record the timeout: the failure is taken, so the others are
         // cancelled.
@@ -160,27 +145,6 @@ impl RunMachine {
         match waits_for_resume || self.open.timers.is_set(&Timer::Retry(place)) {
             true => Unstarted::Waits,
             false => Unstarted::Starts,
-        }
-    }
-
-    /// Returns true if a task that becomes ready needs nothing but a slot to begin: no lock, no person, and no
-    /// evaluation that decides whether it begins.
-    fn may_begin_at_once(&self, place: usize) -> bool {
-        let spec = self.spec(place);
-        let is_plain = !self.is_approval(place) && !self.is_graph(place) && spec.fan_out.is_none();
-        is_plain && !self.needs_locks(place) && spec.when.is_none()
-    }
-
-    /// Records that the tasks are ready which got no slot at once.
-    pub(super) fn record_ready(&mut self) {
-        let waiting = |place: &usize| {
-            !self.open.preparing.contains_key(place) && !self.open.proposed.contains(place)
-        };
-        let waiting: Vec<_> = self.open.becoming.iter().copied().filter(waiting).collect();
-        for place in waiting {
-            self.open.becoming.remove(&place);
-            self.open.slots.forget_task(place);
-            self.record_task(place, TaskReady {}.into());
         }
     }
 
@@ -279,14 +243,10 @@ impl RunMachine {
             self.open.preparing.insert(place, agent);
             return;
         };
-        let is_ready = !self.open.becoming.contains(&place);
         if !matches!(beginning, Beginning::Starts { .. } | Beginning::GoesOn(..)) {
             self.give_back(place);
         }
         match beginning {
-            // It is recorded first that it is ready.
-            Beginning::Fails(_) | Beginning::Reuses { .. } if !is_ready => {}
-            Beginning::GoesOn(..) if !is_ready => self.give_back(place),
             Beginning::Fails(failure) => {
                 let attempt = self.status(place).map_or(0, |status| status.attempt);
                 let failed = self.failed(place, attempt, failure);
@@ -304,9 +264,6 @@ impl RunMachine {
             Beginning::Starts { key, program } => {
                 if let Some(failure) = self.bound(place, 1) {
                     self.give_back(place);
-                    if !is_ready {
-                        return;
-                    }
                     let attempt = self.status(place).map_or(0, |status| status.attempt);
                     let failed = self.failed(place, attempt, failure);
                     return self.end_unstarted(place, failed);
@@ -342,9 +299,7 @@ impl RunMachine {
         let schema = self.spec(place).acceptance.schema.as_ref();
         let answer_schema = schema.map(|schema| Json::encode(schema.document()));
         let spawned = AgentSpawned { answer_schema, ..AgentSpawned::main(program) };
-        let ready = self.open.becoming.contains(&place).then(|| Draft::task(&task, TaskReady {}));
-        let begins = [Draft::task(&task, started), Draft::agent(&task, &agent, spawned)];
-        self.record(ready.into_iter().chain(begins).collect());
+        self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
     }
 
     /// Decides in which way the next attempt of a task begins. Returns `None` if its program must be rendered

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::forecast::{Lookup, forecast};
 use super::testing::{Script, Step, World, name, task};
 use super::{CancelTarget, Finish, GivenUp};
-use crate::event::{Event, RunStatus, SharedRecord};
+use crate::event::{Event, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::message::Json;
@@ -695,15 +695,6 @@ fn what_is_foretold_happens() {
         world.play();
         for (name, then) in foretold.state().tasks().filter(|(_, task)| task.state.is_end()) {
             let now = world.state.task(name).expect("a task");
-            // Under `fail_fast`, a first failure may come before what was foretold to begin, such as a
-            // fan-out over nothing.
-            let not_begun = |task: &TaskStatus| {
-                task.state == TaskState::Skipped
-                    && task.reason.as_ref().is_some_and(|reason| reason.starts_with("not started"))
-            };
-            if limits.fail_fast && not_begun(now) && then.agent.is_none() {
-                continue;
-            }
             // The first of two failures decides whether what cannot start is skipped or cancelled.
             let not_started = |state| match state {
                 TaskState::Skipped | TaskState::Cancelled => TaskState::Skipped,
@@ -1108,26 +1099,4 @@ fn what_is_given_up_fails_wherever_it_stood_and_the_rest_goes_on() {
             assert_eq!(state, TaskState::Completed, "{seed}\n{}", world.story());
         }
     }
-}
-
-#[test]
-fn a_task_that_becomes_ready_begins_in_the_same_batch_if_a_slot_is_free() {
-    let tasks = ["b", "c", "d"].map(|task_name| task(task_name, &["a"]));
-    let tasks = [task("a", &[])].into_iter().chain(tasks).collect();
-    let limits = Limits { max_concurrency: 2, ..keep_going() };
-    let mut world = World::new(tasks, limits, by_name, 7);
-    world.play();
-    // The number of the last record of the batch with the first such record of the task.
-    let batch_of = |task: &str, is_it: fn(&Event) -> bool| {
-        let is_it = |record: &&SharedRecord| {
-            record.task.as_ref().is_some_and(|name| name.as_str() == task) && is_it(&record.event)
-        };
-        let seq = world.records.iter().find(is_it).expect("a record").seq;
-        *world.batches.iter().find(|count| **count as u64 >= seq).expect("a batch")
-    };
-    let is_ready = |event: &Event| matches!(event, Event::TaskReady(_));
-    let has_started = |event: &Event| matches!(event, Event::TaskStarted(_));
-    let at_once = |task| batch_of(task, is_ready) == batch_of(task, has_started);
-    assert!(at_once("a") && at_once("b") && at_once("c"), "{}", world.story());
-    assert!(!at_once("d"), "it waits for a slot\n{}", world.story());
 }
