@@ -68,6 +68,7 @@ pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub(crate) use self::names::suggest;
 pub use self::prices::PriceSource;
+pub(crate) use self::proposal::wanted_of;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub(crate) use self::recorded::as_toml;
 #[cfg(test)]
@@ -324,9 +325,7 @@ fn read(
     let shelf = Shelf::new(&root, sources.recorded.as_ref(), sources.outside);
     let header = Header::read_keys(&tree, &places);
     files::include(&mut tree, &header.include, &shelf, texts, &mut places, problems);
-    if let Some(plan) = &sources.plan {
-        proposal::add(&mut tree, plan, &shelf, texts, &mut places, problems);
-    }
+    proposal::add(&mut tree, sources, &shelf, texts, &mut places, problems);
     let proposed = proposal::add_proposed(&mut tree, sources, &mut places, problems);
     Check::new(&places, problems, idle(sources)).file(&tree);
     check_header(&header, &start, problems);
@@ -342,6 +341,7 @@ fn read(
     let config = build(setting, &texts[0], &graphs);
     concern::concerns(setting);
     proposal::check(setting);
+    proposal::concern(setting);
     texts.extend(proposed);
     let is_partial = shelf.left_out();
     Some(Config { files: shelf.into_taken(), is_partial, ..config })

@@ -60,9 +60,9 @@ use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::{self, Snapshots};
 use crate::message::Json;
 use crate::model::Model;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{Plan, PlanError, TaskState};
 use crate::run_machine::{self, RunMachine};
-use crate::run_state::{IllegalRecord, RunPhase};
+use crate::run_state::{IllegalRecord, RunPhase, RunState, TaskStatus};
 use crate::spec::sandbox::SandboxProof;
 use crate::store::Store;
 use crate::tool::Tool;
@@ -383,6 +383,26 @@ fn recorded_plan(config: &Config, options: &Options) -> Result<Plan, StartError>
             let reason = format!("run.created: its list of tasks lacks `{}`", task.name);
             let why = Why::Illegal(reason);
             Err(JournalError::from(Refusal { offset: 0, line: 1, why }).into())
+        }
+    }
+}
+
+/// Checks that each attempt at work has its agent: both are recorded together, and without one the run would wait
+/// for ever.
+///
+/// # Errors
+/// Returns an error that names the record.
+fn attempts_are_whole(state: &RunState) -> Result<(), StartError> {
+    let lacks = |(_, task): &(&Name, &TaskStatus)| {
+        let agent = task.agent.as_ref().filter(|_| task.state == TaskState::Running);
+        agent.is_some_and(|agent| state.agents().get(agent).is_none())
+    };
+    match state.tasks().find(lacks) {
+        None => Ok(()),
+        Some((name, task)) => {
+            let reason = format!("task.started: the agent of `{name}` is not recorded");
+            let (line, why) = (task.began_seq, Why::Illegal(reason));
+            Err(JournalError::from(Refusal { offset: 0, line, why }).into())
         }
     }
 }

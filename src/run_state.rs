@@ -338,7 +338,9 @@ impl RunState {
                 self.earlier.extend(created.earlier.clone());
                 // They are kept once.
                 let earlier = Default::default();
-                self.created = Some(RunCreated { earlier, ..created.clone() });
+                // Nobody has approved what the first record itself says to have been proposed.
+                let proposed = Vec::new();
+                self.created = Some(RunCreated { earlier, proposed, ..created.clone() });
             }
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;

@@ -38,6 +38,11 @@ const MOST_STEPS: usize = 10_000;
 /// The deepest that schemas may be within each other.
 const DEEPEST: usize = 100;
 
+/// The largest compiled pattern, in bytes, and the most patterns: a model or a project writes them, and they are
+/// compiled before anything else of them is known.
+const PATTERN_BYTES: usize = 256 << 10;
+const MOST_PATTERNS: usize = 100;
+
 /// A schema that can be used: cloning shares it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
@@ -60,7 +65,7 @@ impl Schema {
         Survey::of(&document)?;
         let options = jsonschema::options()
             .with_draft(Draft::Draft202012)
-            .with_pattern_options(PatternOptions::regex());
+            .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_BYTES));
         let build = || options.build(&document).map_err(|error| placed(&error, error.to_string()));
         let validator = foreign::call(build).map_err(|panic| panic.to_string())??;
         Ok(Self { document: document.into(), validator: validator.into() })
@@ -156,11 +161,12 @@ struct Survey<'a> {
     /// The references that lead to the schema that is looked at, for the same value.
     above: Vec<&'a str>,
     steps: usize,
+    patterns: usize,
 }
 
 impl<'a> Survey<'a> {
     fn of(document: &'a Value) -> Result<(), String> {
-        Self { document, above: Vec::new(), steps: 0 }.look(document, 0)
+        Self { document, above: Vec::new(), steps: 0, patterns: 0 }.look(document, 0)
     }
 
     fn look(&mut self, schema: &'a Value, depth: usize) -> Result<(), String> {
@@ -174,6 +180,14 @@ impl<'a> Survey<'a> {
             return items.try_for_each(|item| self.look(item, depth));
         };
         for (keyword, inner) in fields {
+            self.patterns += match keyword.as_str() {
+                "pattern" => 1,
+                "patternProperties" => inner.as_object().map_or(0, serde_json::Map::len),
+                _ => 0,
+            };
+            if self.patterns > MOST_PATTERNS {
+                return Err(format!("it has more than {MOST_PATTERNS} patterns"));
+            }
             match (keyword.as_str(), inner.as_str()) {
                 (word, Some(target)) if REFERENCES.contains(&word) => self.follow(target, depth)?,
                 ("$id" | "id", Some(_)) if depth > 1 => {
@@ -253,9 +267,13 @@ mod tests {
 
     #[test]
     fn what_is_no_schema_says_why() {
+        let many: serde_json::Map<_, _> =
+            (0..101).map(|at| (format!("a{at}"), json!({}))).collect();
         for (document, told) in [
             (json!({"type": "objekt"}), "objekt"),
             (json!({"pattern": "("}), "regex"),
+            (json!({"pattern": "(\\p{L}\\p{N}){200}"}), "regex"),
+            (json!({"patternProperties": many}), "more than 100 patterns"),
             (json!({"pattern": "(?=a)"}), "regex"),
             (json!({"$ref": "https://example.com/x.json"}), "https://example.com/x.json"),
             (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),

@@ -36,6 +36,7 @@ use super::summary::SummaryError;
 use super::work::{self, Helper, Work};
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
+use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::run_machine::Haste;
@@ -71,6 +72,10 @@ pub struct Agent {
 /// decision takes a few milliseconds at most.
 const LONG: usize = 128 * 1024;
 
+/// The most steps of an agent in a row that record nothing: its records, which may be of somebody else, would
+/// lead nowhere.
+const MOST_IDLE_STEPS: u32 = 1_000;
+
 /// The state of an agent.
 #[derive(Debug)]
 pub struct State {
@@ -80,6 +85,8 @@ pub struct State {
     step: u64,
     /// True while a step is in progress.
     busy: bool,
+    /// Number of steps since the last one that recorded anything.
+    idle_steps: u32,
     /// True while that step records the agent's end. Such a step is never given up, because there
     /// might then be two ends.
     finishing: bool,
@@ -144,6 +151,7 @@ impl Actor for Agent {
             talk,
             step: 0,
             busy: false,
+            idle_steps: 0,
             finishing: false,
             gave_up: false,
             steps: Work::default(),
@@ -232,6 +240,7 @@ impl Agent {
         state.busy = false;
         match result {
             Ok(records) => {
+                state.idle_steps = if records.is_empty() { state.idle_steps + 1 } else { 0 };
                 for record in &records {
                     state.past.note(&state.machine, record);
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
@@ -250,6 +259,13 @@ impl Agent {
                 myself.stop(None);
                 return Ok(());
             }
+        }
+        if state.idle_steps > MOST_IDLE_STEPS && state.ending.is_none() {
+            let message =
+                "its records contradict each other, so that it comes no further".to_owned();
+            let failure = Failure::new(FailureKind::Internal, message);
+            self.finish(myself, state, Outcome::Failed { failure, partial: None });
+            return Ok(());
         }
         self.advance(myself, state);
         Ok(())

@@ -4,6 +4,7 @@ use super::args;
 use super::locate::Project;
 use super::paint::{self, Paint};
 use super::questions;
+use super::rows::indent;
 use super::short_id::ShortIds;
 use super::stream::Stream;
 use super::times::Times;
@@ -148,7 +149,7 @@ fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> Str
             }
             _ => row.name.clone(),
         };
-        format!("{}{shown}", "  ".repeat(row.depth))
+        format!("{}{shown}", indent(row.depth))
     };
     let widest = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0);
     let widest = widest.clamp(4, NAME);

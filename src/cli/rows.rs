@@ -13,6 +13,14 @@ const LEAST_WIDTH: usize = 8;
 /// a row, where it could pass for a line of the program.
 const CONTINUED: &str = "  | ";
 
+/// The deepest row that is indented further than the one above: a record may give any depth.
+const DEEPEST: usize = 40;
+
+/// Returns the blanks before a row of a tree.
+pub(super) fn indent(depth: usize) -> String {
+    "  ".repeat(depth.min(DEEPEST))
+}
+
 /// Returns each line of a text behind the mark, indented as text below a line of the program. The
 /// text must be one that is safe to show, or be printed by a stream, which makes it so.
 pub(super) fn quoted(text: &str) -> String {

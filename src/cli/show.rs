@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Project, Selector, agents};
-use super::rows::{folded, folded_block, quoted};
+use super::rows::{folded, folded_block, indent, quoted};
 use super::stream::Stream;
 use super::{complain, evidence, refusal, say, say_json, stream};
 use crate::config::suggest;
@@ -153,7 +153,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         }
         let rows = report::folded_rows(report::rows(state, live, stamp::now_ms()));
         let name = |row: &report::Row| {
-            format!("{}{}", "  ".repeat(row.depth - 1), printable::line(&row.name))
+            format!("{}{}", indent(row.depth.saturating_sub(1)), printable::line(&row.name))
         };
         let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
         for row in rows.iter().skip(1) {

@@ -39,6 +39,7 @@ pub(super) fn load(
     sources: &Sources,
     read: impl Fn(Outside) -> Result<Config, Diagnostics>,
 ) -> Result<Config, Exit> {
+    let mut granted = Granted::default();
     for outside in [Outside::LeaveOut, Outside::Read] {
         let loaded = read(outside);
         // What is left out is warned of when it has been read.
@@ -48,8 +49,9 @@ pub(super) fn load(
         };
         // The second time the files may be others than those that were looked at: they are judged
         // again.
-        get(project, trust, &config)?;
+        get(project, trust, &config, &mut granted)?;
         if !config.is_partial {
+            granted.remember();
             return Ok(config);
         }
     }
@@ -66,12 +68,14 @@ pub(super) fn settle(
     config: Config,
     read: impl Fn(Outside) -> Result<Config, Diagnostics>,
 ) -> Result<Config, Exit> {
-    get(project, trust, &config)?;
-    match config.is_partial {
+    if config.is_partial {
         // What is read now may need more trust than what was looked at.
-        true => load(project, trust, sources, read),
-        false => Ok(config),
+        return load(project, trust, sources, read);
     }
+    let mut granted = Granted::default();
+    get(project, trust, &config, &mut granted)?;
+    granted.remember();
+    Ok(config)
 }
 
 /// Loads a configuration that does not run: all of it if it is trusted, or else without what lies
@@ -123,12 +127,18 @@ fn wanted(concerns: &[Concern]) -> Vec<&Concern> {
 }
 
 /// Gets the trust that a configuration needs, or prints why it cannot be had.
-fn get(project: &Project, trust: Trust, config: &Config) -> Result<(), Exit> {
+fn get(
+    project: &Project,
+    trust: Trust,
+    config: &Config,
+    granted: &mut Granted,
+) -> Result<(), Exit> {
     if config.concerns.is_empty() {
         return Ok(());
     }
     let (store, wanted) = (Store::of_user(), wanted(&config.concerns));
-    let is_known = wanted.is_empty() || trusts(&store, config, &wanted);
+    let is_known =
+        wanted.is_empty() || granted.covers(config, &wanted) || trusts(&store, config, &wanted);
     match (is_known, trust) {
         (true, _) => {}
         (false, Trust::Given) => {
@@ -146,21 +156,54 @@ fn get(project: &Project, trust: Trust, config: &Config) -> Result<(), Exit> {
             return Err(Exit::Usage);
         }
     }
-    remember(&store, config, &config.concerns, is_known);
+    granted.add(config, is_known);
     Ok(())
 }
 
+/// What a person has said yes to while a configuration was loaded. It is remembered when all of it was loaded:
+/// what has mistakes does not run, and leaves nothing behind.
+#[derive(Debug, Default)]
+struct Granted(Vec<Grant>);
+
+#[derive(Debug)]
+struct Grant {
+    root: PathBuf,
+    content_hash: String,
+    concerns: Vec<Concern>,
+    /// True if it was trusted before.
+    is_known: bool,
+}
+
+impl Granted {
+    fn covers(&self, config: &Config, wanted: &[&Concern]) -> bool {
+        let same = self.0.iter().filter(|grant| grant.content_hash == config.content_hash);
+        let known: HashSet<&str> =
+            same.flat_map(|grant| &grant.concerns).map(|concern| concern.text.as_str()).collect();
+        wanted.iter().all(|concern| known.contains(concern.text.as_str()))
+    }
+
+    fn add(&mut self, config: &Config, is_known: bool) {
+        let Config { root, content_hash, concerns, .. } = config;
+        let (root, content_hash) = (root.clone(), content_hash.clone());
+        self.0.push(Grant { root, content_hash, concerns: concerns.clone(), is_known });
+    }
+
+    fn remember(&self) {
+        let store = Store::of_user();
+        self.0.iter().for_each(|grant| remember(&store, grant));
+    }
+}
+
 /// Remembers what is trusted, and what the person asked for: a resume must not ask about that.
-fn remember(store: &Store, config: &Config, concerns: &[Concern], is_known: bool) {
-    let all: Vec<&Concern> = concerns.iter().collect();
-    let texts = all.iter().map(|concern| concern.text.as_str());
-    if is_known && store.trusts(&config.root, &config.content_hash, texts.clone()).unwrap_or(false)
-    {
+fn remember(store: &Store, grant: &Grant) {
+    let Grant { root, content_hash, concerns, is_known } = grant;
+    let texts = concerns.iter().map(|concern| concern.text.as_str());
+    if *is_known && store.trusts(root, content_hash, texts.clone()).unwrap_or(false) {
         return;
     }
-    match store.remember(&config.root, &config.content_hash, texts) {
+    match store.remember(root, content_hash, texts) {
         Ok(()) => {}
-        Err(error) if is_known => tracing::info!(%error, "a resume will ask for trust"),
+        Err(error) if *is_known => tracing::info!(%error, "a resume will ask for trust"),
         Err(error) => complain(&format!("note: this is not remembered: {error}")),
     }
 }

@@ -305,7 +305,10 @@ fn sandbox(setting: Setting<'_>) {
 
 /// Returns true if a writable root in the workspace makes something writable that other programs run.
 fn lifts_protection(path: &str, root: &Path) -> bool {
-    clean(&root.join(path)).strip_prefix(root).is_ok_and(run_by_others::lifts)
+    let written = root.join(path);
+    let places = [Some(clean(&written)), real_place(&written)];
+    let lifts = |place: &PathBuf| place.strip_prefix(root).is_ok_and(run_by_others::lifts);
+    places.iter().flatten().any(lifts)
 }
 
 /// Names the programs outside the directory that hooks, tools and tasks begin with.

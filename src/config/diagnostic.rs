@@ -4,7 +4,7 @@
 //! [`Diagnostic`] with miette or as JSON.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -279,8 +279,8 @@ pub(super) struct Problems {
     errors: Cell<usize>,
     warnings: Cell<usize>,
     concerns: RefCell<Vec<Concern>>,
-    /// The texts of the concerns.
-    concerned: RefCell<HashSet<String>>,
+    /// The places of the concerns by their texts.
+    concerned: RefCell<HashMap<String, usize>>,
     /// The places of values that may be keys.
     hidden: RefCell<Vec<Place>>,
 }
@@ -312,7 +312,14 @@ impl Problems {
     pub(super) fn concern(&self, place: &Place, text: impl Into<String>) {
         let text = text.into();
         let whose = place.giver();
-        if whose == Giver::Person || !self.concerned.borrow_mut().insert(text.clone()) {
+        if whose == Giver::Person {
+            return;
+        }
+        let is_own = whose == Giver::PersonForRun;
+        let (mut concerns, mut known) = (self.concerns.borrow_mut(), self.concerned.borrow_mut());
+        // What both want, the project wants.
+        let known_own = known.get(&text).map(|at| concerns[*at].is_own);
+        if known_own.is_some_and(|known_own| is_own || !known_own) {
             return;
         }
         let found = Diagnostic::new(
@@ -322,8 +329,19 @@ impl Problems {
             text.clone(),
             "`callsheet trust` remembers that you have looked at it".to_owned(),
         );
-        let is_own = whose == Giver::PersonForRun;
-        self.concerns.borrow_mut().push(Concern { text, is_own, found });
+        let concern = Concern { text: text.clone(), is_own, found };
+        match known.get(&text) {
+            Some(at) => concerns[*at] = concern,
+            None => {
+                known.insert(text, concerns.len());
+                concerns.push(concern);
+            }
+        }
+    }
+
+    /// Returns true if anything needs trust.
+    pub(super) fn has_concerns(&self) -> bool {
+        !self.concerns.borrow().is_empty()
     }
 
     /// Keeps a value that may be a key out of sight, also where another diagnostic shows its line.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use figment::value::{Dict, Value};
+use globset::GlobSet;
 use ignore::WalkBuilder;
 use miette::NamedSource;
 use rustix::fs::{Mode, OFlags};
@@ -134,7 +135,7 @@ pub(super) struct Shelf<'a> {
     left_out: Cell<bool>,
     /// The folders outside the directory whose files a pattern names: the pattern itself needs
     /// trust, and not each file.
-    named: RefCell<Vec<PathBuf>>,
+    named: RefCell<Vec<(PathBuf, GlobSet)>>,
     bytes: Cell<usize>,
     taken: RefCell<BTreeMap<String, String>>,
 }
@@ -215,7 +216,8 @@ impl<'a> Shelf<'a> {
             return Ok(None);
         }
         let (file, real) = found(path)?;
-        let leaves = written.starts_with(self.root) && !real.starts_with(self.root);
+        // A link leads elsewhere than the text says, also outside.
+        let leaves = real != written && !real.starts_with(self.root);
         if leaves && !self.admits(&real, place, problems) {
             return Ok(None);
         }
@@ -231,7 +233,10 @@ impl<'a> Shelf<'a> {
     /// Names a path outside the directory as something that needs trust. Returns true if it may be
     /// touched.
     fn admits(&self, path: &Path, place: &Place, problems: &Problems) -> bool {
-        if !self.named.borrow().iter().any(|folder| path.starts_with(folder)) {
+        let is_named = |(folder, glob): &(PathBuf, GlobSet)| {
+            path.strip_prefix(folder).is_ok_and(|inner| glob.is_match(inner))
+        };
+        if !self.named.borrow().iter().any(is_named) {
             problems.concern(place, format!("the file `{}` is read", path.display()));
         }
         self.touches(place)
@@ -275,7 +280,7 @@ impl<'a> Shelf<'a> {
                 files.keys().map(|key| root.join(key)).filter(|path| fits(path)).collect()
             }
             None => {
-                if !self.admits_pattern(pattern, &base, place, problems) {
+                if !self.admits_pattern((pattern, &glob), &base, place, problems) {
                     return Vec::new();
                 }
                 // Without `**` the pattern fixes the depth, so deeper folders are not walked.
@@ -301,7 +306,7 @@ impl<'a> Shelf<'a> {
     /// Does the same as [`Shelf::admits`] for the files below `base` that a pattern names.
     fn admits_pattern(
         &self,
-        pattern: &str,
+        (pattern, glob): (&str, &GlobSet),
         base: &Path,
         place: &Place,
         problems: &Problems,
@@ -311,7 +316,7 @@ impl<'a> Shelf<'a> {
         };
         let shown = outside.display();
         problems.concern(place, format!("files in `{shown}` are read, by the pattern `{pattern}`"));
-        self.named.borrow_mut().push(outside);
+        self.named.borrow_mut().push((outside, glob.clone()));
         self.touches(place)
     }
 }

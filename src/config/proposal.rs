@@ -3,7 +3,6 @@
 //! run.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use figment::value::{Dict, Value};
@@ -14,7 +13,7 @@ use super::files::{self, Form, Shelf};
 use super::sources::ProposedPlan;
 use super::tree::{self, Places};
 use super::{Config, Diagnostic, Diagnostics, Outside, Setting, Severity, Sources, load_text};
-use crate::id::Name;
+use crate::id::{Name, RunId};
 use crate::permission::Verdict;
 use crate::spec::{AgentSpec, TaskSpec};
 
@@ -59,18 +58,24 @@ const HARMLESS: [&str; 22] = [
     "when",
 ];
 
-/// Adds the tasks of a plan to the main file. Unless the file has `permissions.plan = "allow"`, all
-/// of them wait for the approval of a person, who is shown the whole plan.
+/// Adds the tasks of the plan that was named, if one was, to the main file. Unless the file has
+/// `permissions.plan = "allow"`, all of them wait for the approval of a person, who is shown the whole plan.
 pub(super) fn add(
     main: &mut Dict,
-    file: &Path,
+    sources: &Sources,
     shelf: &Shelf<'_>,
     texts: &mut Vec<Text>,
     places: &mut Places,
     problems: &Problems,
 ) {
+    let Some(file) = &sources.plan else { return };
     let written = file.display().to_string();
-    let origin = Origin::new("--plan", Giver::PersonForRun);
+    // A record may come with the project.
+    let giver = match sources.run {
+        Some(_) => Giver::Record,
+        None => Giver::PersonForRun,
+    };
+    let origin = Origin::new("--plan", giver);
     let place = Place::outside("command line", "--plan ", &written, origin);
     let Some(read) = shelf.read(file, &place, problems) else { return };
     let form = Form::of(&read.real, shelf.root);
@@ -191,6 +196,7 @@ impl Config {
         }
         let sources = Sources {
             proposed: plans,
+            run: None,
             // What a person trusted was read when the run began.
             recorded: Some(self.files.clone()),
             outside: Outside::LeaveOut,
@@ -287,6 +293,26 @@ pub(super) fn check(setting: Setting<'_>) {
     });
     if let Some(at) = at.filter(|_| sources.plan.is_some()) {
         problems.error("conflict", &at.value, "`permissions.plan` denies plans", NO_HELP);
+    }
+}
+
+/// Returns what a record wants with the tasks that agents proposed in its run: the same words for each run, so
+/// that trust in them can be remembered while the run works.
+#[must_use]
+pub(crate) fn wanted_of(run: RunId) -> String {
+    format!("the tasks run that agents proposed in run {run}")
+}
+
+/// Names the tasks that a record says to have been proposed as something that needs trust, beside a file that
+/// needs some: the record may be of somebody else, and would have what the file has.
+pub(super) fn concern(setting: Setting<'_>) {
+    let Setting { sources, problems, .. } = setting;
+    if let Some(run) = sources.run.filter(|_| !sources.proposed.is_empty())
+        && problems.has_concerns()
+    {
+        let text = run.to_string();
+        let origin = Origin::new("record", Giver::Record);
+        problems.concern(&Place::outside("record", "run ", &text, origin), wanted_of(run));
     }
 }
 

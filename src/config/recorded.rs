@@ -33,6 +33,7 @@ impl Sources {
         }
         self.recorded = Some(created.files.clone());
         self.recorded_inputs = true;
+        self.run = Some(created.run);
         self.profile.clone_from(&created.profile);
         self.plan.clone_from(&created.plan);
         let proposed = created.proposed.iter();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::id::{AgentId, Name};
+use crate::id::{AgentId, Name, RunId};
 
 /// The treatment of a provider's key or an input that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,8 @@ pub struct Sources {
     pub outside: Outside,
     /// True if the inputs are those of the record of a run.
     pub recorded_inputs: bool,
+    /// The run whose record gave these sources, if one did.
+    pub run: Option<RunId>,
     /// True if the record of a run names another workspace than the directory in which it was looked
     /// for.
     pub recorded_elsewhere: bool,

@@ -2,7 +2,9 @@
 
 use super::opening::{Opening, StoppedRun};
 use super::outlook::{self, Prospect, changed_plan};
-use super::{Options, Run, StartError, accepted, blocking, fork, recorded_plan, services};
+use super::{
+    Options, Run, StartError, accepted, attempts_are_whole, blocking, fork, recorded_plan, services,
+};
 use crate::config::{self, Config, Diagnostics, Sources};
 use crate::journal::results;
 
@@ -66,6 +68,7 @@ impl Run {
         let super::settings::Flags { keep_going, strict } = stopped.created().into();
         let options = Options { tasks: stopped.tasks(), keep_going, strict, ..options };
         let plan = recorded_plan(&config, &options)?;
+        attempts_are_whole(stopped.state())?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let (tasks, grows) = (plan.tasks().to_vec(), config.grows());
         let secrets = services::redacted(&config);

@@ -2,6 +2,7 @@
 //! it holds here.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::walked::{through_links, walked};
 use super::wall::{self, Kept, Making};
 use crate::config::{Config, ProviderKind};
 use crate::event::{Draft, Event};
-use crate::spec::run_by_others;
+use crate::spec::run_by_others::{self, RECORDS};
 use crate::spec::sandbox::{Confinement, SandboxMode, SandboxProof, SandboxSpec};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
@@ -220,13 +221,17 @@ fn policy(config: &Config, protected: &Kept, making: Making) -> Result<Policy, S
     // A root lifts the protection of what other programs run only if it names such a thing: `src` does not
     // lift that of `src/.vscode`.
     let is_lifted = |root: &PathBuf, path: &PathBuf| {
-        let is_theirs = below(path).is_some_and(|path| run_by_others::protected(&path).is_some());
+        let is_theirs = protected.found.contains(path)
+            || below(path).is_some_and(|path| run_by_others::protected(&path).is_some());
         let names_theirs = || below(root).is_some_and(|root| run_by_others::lifts(&root));
         path.starts_with(root) && (!is_theirs || names_theirs())
     };
     // Nothing lifts the protection of the records: a command could say in them what the run did.
     let records = walked(&config.state_dir).map(|records| records.path);
-    let is_record = |path: &PathBuf| records.iter().any(|records| path.starts_with(records));
+    let is_record = |path: &PathBuf| {
+        let is_named = |part: &OsStr| part == RECORDS;
+        records.iter().any(|records| path.starts_with(records)) || path.iter().any(is_named)
+    };
     let is_named =
         |path: &&PathBuf| !is_record(path) && named.iter().any(|root| is_lifted(root, path));
     let paths = protected.paths.iter();
@@ -236,7 +241,8 @@ fn policy(config: &Config, protected: &Kept, making: Making) -> Result<Policy, S
     if making == Making::Folders && config.sandbox.mode == SandboxMode::WorkspaceWrite {
         kept.extend(git_folders::completed(&config.root, &kept));
     }
-    wall::policy(config, Kept { paths: kept, pinned: protected.pinned.clone() }, making)
+    let pinned = protected.pinned.clone();
+    wall::policy(config, Kept { paths: kept, pinned, ..Kept::default() }, making)
 }
 
 /// Returns the writable roots that lift the protection of paths: those in the workspace. One around it
@@ -250,13 +256,20 @@ pub(super) fn named(config: &Config) -> Vec<PathBuf> {
 /// Returns what no tool changes: what the configuration names, what other programs run, and the records.
 /// Walks the workspace.
 pub(super) fn protected(config: &Config) -> Kept {
-    let mut found = theirs(config);
-    found.extend(own(config));
     let mut kept = Kept::default();
-    for walked in found.iter().filter_map(|path| walked(path)) {
+    let Theirs { found, named } = theirs(config);
+    let found = found.iter().map(|path| (path, true));
+    let others = named.into_iter().chain(own(config)).collect::<Vec<_>>();
+    for (path, is_found) in found.chain(others.iter().map(|path| (path, false))) {
+        let Some(walked) = walked(path) else { continue };
         // What a link leads to is as good as what it is.
-        kept.paths.extend(through_links(&walked.path));
-        kept.paths.push(walked.path);
+        let all = through_links(&walked.path).into_iter().chain([walked.path]);
+        for path in all {
+            if is_found {
+                kept.found.insert(path.clone());
+            }
+            kept.paths.push(path);
+        }
         kept.pinned.extend(walked.left);
     }
     // Each one takes time for each command.
@@ -267,21 +280,28 @@ pub(super) fn protected(config: &Config) -> Kept {
     kept
 }
 
-/// Returns what other programs run or trust, with what the links in such folders lead to.
-fn theirs(config: &Config) -> Vec<PathBuf> {
-    // Some may come into being later.
+/// What other programs run or trust.
+struct Theirs {
+    /// What was found, with what links in such folders lead to.
+    found: Vec<PathBuf>,
+    /// What may come into being later, and folders that were not looked into.
+    named: Vec<PathBuf>,
+}
+
+fn theirs(config: &Config) -> Theirs {
     let named = run_by_others::TRUSTED.into_iter().map(|path| config.root.join(path));
-    let mut found: Vec<PathBuf> = named.collect();
+    let mut named: Vec<PathBuf> = named.collect();
     let walked = find_protected(&config.root);
     if let Some(left_out) = walked.left_out {
         tracing::warn!("{left_out}");
     }
+    named.extend(walked.unseen);
     let below = |path: &Path| path.strip_prefix(&config.root).map(Path::to_owned);
     let is_theirs = |path: &&PathBuf| below(path).is_ok_and(|path| run_by_others::lifts(&path));
-    let folders = walked.paths.iter().filter(is_theirs).map(PathBuf::as_path);
-    found.extend(links_in(folders));
-    found.extend(walked.paths);
-    found
+    let mut found = walked.paths;
+    let links = links_in(found.iter().filter(is_theirs).map(PathBuf::as_path));
+    found.extend(links);
+    Theirs { found, named }
 }
 
 /// Returns what the configuration names, and the records.

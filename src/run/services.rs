@@ -162,7 +162,7 @@ impl Prepared {
             limits,
             hooks: config.hooks.clone(),
             compaction: config.compaction.clone(),
-            planner: Some(Arc::new(Planner::new(config, proposed))),
+            planner: Some(Arc::new(Planner::new(config, run, proposed))),
             journal,
             room: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),

@@ -4,6 +4,7 @@
 //! them can write is an error, or, if only the environment of the person names it, left out; and nothing
 //! that lies in a folder which commands can write is a place of its own: another could be put there.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
@@ -49,6 +50,8 @@ pub(super) struct Kept {
     pub(super) paths: Vec<PathBuf>,
     /// Folders that stay at their place, because such a path leads through them.
     pub(super) pinned: Vec<PathBuf>,
+    /// Those of the paths that other programs run here, whatever their names: settings of git name them, or links.
+    pub(super) found: HashSet<PathBuf>,
 }
 
 /// Which folders may be made.

@@ -176,6 +176,9 @@ pub const GIT_MASKED: &[Named] =
 /// The files of git in a work tree that may be changed, and whose changes are told.
 const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];
 
+/// The usual folder of the records of runs: they say what was done, and a resume believes them.
+pub const RECORDS: &str = ".transcripts";
+
 /// The folder, or the file, of a git repository.
 pub const GIT_FOLDER: &str = ".git";
 
@@ -234,9 +237,12 @@ pub fn protected(path: &Path) -> Option<&'static str> {
 /// everything of git is, because nobody writes it by hand.
 #[must_use]
 pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
-    let is_git = |part: &&OsStr| same(part, GIT_FOLDER);
-    if parts(path).iter().any(is_git) {
+    let parts = parts(path);
+    if parts.iter().any(|part| same(part, GIT_FOLDER)) {
         return Some(GIT);
+    }
+    if parts.iter().any(|part| same(part, RECORDS)) {
+        return Some("callsheet");
     }
     protected(path)
 }

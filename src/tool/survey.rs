@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::listings::Listings;
-use crate::spec::run_by_others::{self, GIT_FOLDER, RunBy};
+use crate::spec::run_by_others::{self, GIT_FOLDER, RECORDS, RunBy};
 
 /// The most entries of folders that a walk looks at, beside those of installed packages.
 const ENTRIES: usize = 500_000;
@@ -42,9 +42,6 @@ const DEPTH: usize = 64;
 const HEAVY: [&str; 7] =
     ["node_modules", "target", ".venv", "venv", "vendor", "__pycache__", ".tox"];
 
-/// The usual folder of the records of runs.
-const RECORDS: &str = ".transcripts";
-
 /// What a walk found.
 #[derive(Debug, Default)]
 pub struct Survey {
@@ -55,8 +52,12 @@ pub struct Survey {
     /// come after the bound. What they hold is unknown. A folder of installed packages stands for what was
     /// left out in it.
     pub unseen: BTreeSet<PathBuf>,
+    /// The folders of records below the root: each project in a workspace has its own.
+    records: Vec<PathBuf>,
     /// True if nothing was left out because there was too much, or because it cannot be read.
     pub complete: bool,
+    /// The files that may still be looked for because words of a command name them.
+    looks_left: usize,
     /// The numbers of paths that are protected and of those that are only reported.
     counts: (usize, usize),
     /// What folders held at the walk before, and what they hold at this one.
@@ -75,6 +76,8 @@ pub struct Survey {
 pub struct Protected {
     /// They are absolute. A folder stands for all that is in it.
     pub paths: Vec<PathBuf>,
+    /// The folders that were not looked into as a whole. They are protected too.
+    pub unseen: Vec<PathBuf>,
     /// What was left out, and what became of it, in words; `None` if the walk was whole.
     pub left_out: Option<String>,
 }
@@ -89,11 +92,13 @@ pub fn find_protected(root: &Path) -> Protected {
 }
 
 fn protected_in(root: &Path, survey: Survey) -> Protected {
-    let Survey { found, unseen, complete, .. } = survey;
+    let Survey { found, unseen, complete, records, .. } = survey;
     let left_out = (!complete).then(|| left_out(&unseen));
     let found = found.into_iter().filter(|(path, by)| is_kept(path, *by));
-    let all = found.map(|(path, _)| path).chain(unseen);
-    Protected { paths: all.map(|path| root.join(path)).collect(), left_out }
+    let all = found.map(|(path, _)| path).chain(records);
+    let absolute = |path: PathBuf| root.join(path);
+    let unseen = unseen.into_iter().map(absolute).collect();
+    Protected { paths: all.map(absolute).collect(), unseen, left_out }
 }
 
 /// Returns true if no command changes the path: it is protected, and in a folder of installed packages it is a
@@ -177,8 +182,8 @@ impl Survey {
     /// Does the same, and looks at no more than `most` entries.
     fn within(root: &Path, known: &mut Listings, most: usize) -> Self {
         let old = std::mem::take(known);
-        let (complete, left, text_left) = (true, most, git::READ);
-        let mut survey = Self { complete, old, left, text_left, ..Self::default() };
+        let (complete, left, text_left, looks_left) = (true, most, git::READ, git::LOOKS);
+        let mut survey = Self { complete, old, left, text_left, looks_left, ..Self::default() };
         let first = Folder { path: PathBuf::new(), depth: 0, heavy: None };
         let (mut near, mut last) = (VecDeque::from([first]), VecDeque::new());
         let mut left_for_packages = Some(most.saturating_mul(OF_PACKAGES));
@@ -214,8 +219,13 @@ impl Survey {
             match run_by_others::named(&name).filter(|by| by.protected || folder.heavy.is_none()) {
                 Some(by) => self.note(path, by),
                 // Records are protected as a whole, and grow with each run.
-                None if name == RECORDS && folder.path.as_os_str().is_empty() => {}
+                None if name == RECORDS && kind.is_dir() && folder.path.as_os_str().is_empty() => {
+                    self.record(path);
+                }
                 None if kind.is_dir() => {
+                    if name == RECORDS {
+                        self.record(path.clone());
+                    }
                     let own = || is_heavy(&name).then(|| path.as_path().into());
                     let heavy = folder.heavy.clone().or_else(own);
                     inner.push(Folder { path, depth: folder.depth + 1, heavy });
@@ -271,6 +281,14 @@ impl Survey {
         }
         *count += 1;
         self.found.insert(path, by);
+    }
+
+    /// Notes a folder of records.
+    fn record(&mut self, path: PathBuf) {
+        match self.records.len() < PROTECTED {
+            true => self.records.push(path),
+            false => self.complete = false,
+        }
     }
 
     /// Notes that a folder was not looked into as a whole.

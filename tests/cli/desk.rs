@@ -132,6 +132,16 @@ impl Desk {
     }
 }
 
+/// A journal of these records, each without its end, with the sums that a program would write.
+pub(super) fn sealed<'a>(records: impl Iterator<Item = &'a str>) -> String {
+    let (mut journal, mut sum) = (String::new(), 0);
+    for front in records {
+        sum = crc32c::crc32c_append(sum, front.as_bytes());
+        journal.push_str(&format!("{front},\"crc\":\"{sum:08x}\"}}\n"));
+    }
+    journal
+}
+
 /// A program that has ended.
 #[derive(Debug)]
 pub(super) struct Done {

@@ -290,3 +290,28 @@ fn a_record_whose_list_of_tasks_is_not_whole_is_refused() {
         }
     }
 }
+
+#[test]
+fn an_attempt_without_its_agent_is_refused_and_does_not_wait_for_ever() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'false'\n");
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let run = desk.runs().remove(0);
+    let journal = run.join("journal.jsonl");
+    let text = std::fs::read_to_string(&journal).expect("a journal");
+    let started =
+        text.lines().position(|line| line.contains("\"task.started\"")).expect("a record");
+    let front = |line: &str| line.rsplit_once(",\"crc\"").expect("a sum").0.to_owned();
+    let mut fronts: Vec<String> = text.lines().take(started + 1).map(front).collect();
+    // The batch ends with it.
+    let last = fronts.pop().expect("a record");
+    fronts.push(last.replace("\"be\":false", "\"be\":true"));
+    std::fs::write(&journal, super::desk::sealed(fronts.iter().map(String::as_str)))
+        .expect("written");
+    for name in ["snapshots", "acknowledged", "started", "agents", "spool"] {
+        let at = run.join(name);
+        let _absent = std::fs::remove_dir_all(&at).or_else(|_| std::fs::remove_file(&at));
+    }
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 74, "{}{}", resumed.out, resumed.err);
+    assert!(resumed.err.contains("the agent of `t` is not recorded"), "{}", resumed.err);
+}

@@ -406,3 +406,34 @@ fn what_a_hook_of_git_leads_to_is_protected_in_each_repository() {
     let roots = "[sandbox]\nwritable_roots = ['.transcripts', 'scripts']\n";
     assert_eq!(planted(&desk, roots, &tries(&[".transcripts/x", ".transcripts/.cache/../x"])), "");
 }
+
+#[test]
+fn no_root_lifts_what_settings_and_links_name_nor_any_records() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    desk.write(".git/config", "[core]\n hooksPath = tools\n fsmonitor = bin/watch\n");
+    desk.write(".git/hooks/x", "");
+    for file in
+        ["tools/pre-commit", "bin/watch", "linked/hook", "linked/other", "sub/.transcripts/r/x"]
+    {
+        desk.write(file, "");
+    }
+    let at = desk.path().join(".git/hooks/pre-push");
+    std::os::unix::fs::symlink("../../linked/hook", at).expect("a link");
+    let roots = "[sandbox]\nwritable_roots = ['tools', 'bin', 'linked', 'sub', '.transcripts']\n";
+    let kept = [
+        "tools/pre-commit",
+        "tools/new",
+        "bin/watch",
+        "linked/hook",
+        "sub/.transcripts/r/x",
+        "sub/.transcripts/y",
+        ".transcripts/x",
+    ];
+    let script = tries(&kept) + "; echo x > linked/other && echo x > sub/new && echo work";
+    assert_eq!(planted(&desk, roots, &script).trim(), "work");
+    // Also if the records of this run lie elsewhere.
+    let elsewhere = format!("[state]\ndir = 'runs'\n{roots}");
+    desk.write(".transcripts/old/journal.jsonl", "");
+    let kept = [".transcripts/old/journal.jsonl", ".transcripts/new", "runs/x"];
+    assert_eq!(planted(&desk, &elsewhere, &tries(&kept)), "");
+}

@@ -365,3 +365,145 @@ fn a_file_above_that_others_could_have_put_there_is_not_used() {
     assert_eq!(below().code, 0);
     assert!(desk.path().join("made").exists());
 }
+
+/// Copies the runs of one desk to another, as a project that ships records.
+fn ship(theirs: &Desk, mine: &Desk) {
+    let copied = Command::new("cp")
+        .args(["-r", ".transcripts"])
+        .arg(mine.path())
+        .current_dir(theirs.path())
+        .status();
+    assert!(copied.expect("cp").success());
+}
+
+/// Changes the first record of a run, as somebody who makes a record of their own, and leaves nothing but the
+/// journal.
+fn forge(desk: &Desk, change: impl FnOnce(&mut serde_json::Map<String, serde_json::Value>)) {
+    let run = desk.runs().remove(0);
+    let journal = run.join("journal.jsonl");
+    let text = std::fs::read_to_string(&journal).expect("a journal");
+    let (first, rest) = text.split_once('\n').expect("a record");
+    let mut created: serde_json::Value = serde_json::from_str(first).expect("a record");
+    change(created["data"].as_object_mut().expect("fields"));
+    created.as_object_mut().expect("fields").remove("crc");
+    let first = created.to_string();
+    let fronts = rest.lines().map(|line| line.rsplit_once(",\"crc\"").expect("a sum").0);
+    let fronts = first.strip_suffix('}').into_iter().chain(fronts);
+    std::fs::write(&journal, super::desk::sealed(fronts)).expect("written");
+    for name in ["snapshots", "acknowledged", "started"] {
+        let at = run.join(name);
+        let _absent = std::fs::remove_dir_all(&at).or_else(|_| std::fs::remove_file(&at));
+    }
+}
+
+fn is_anything_trusted(desk: &Desk) -> bool {
+    desk.state().join("callsheet/trust.json").exists()
+}
+
+#[test]
+fn the_plan_of_a_record_is_not_the_persons_own() {
+    let outside = tempfile::tempdir().expect("a folder");
+    let plan = outside.path().join("plan.toml");
+    std::fs::write(&plan, "[tasks.z]\nrun = 'false'\n").expect("written");
+    let plan = plan.display().to_string();
+    let text = "[permissions]\nplan = 'allow'\n[tasks.t]\nrun = 'false'\n";
+    let (theirs, mine) = (Desk::commands(text), Desk::commands(text));
+    assert_eq!(theirs.call(&["run", "--plan", &plan]).code, 1);
+    assert_eq!(theirs.call(&["resume", "--retry-failed"]).code, 1, "it is one's own");
+    ship(&theirs, &mine);
+    // The record names the plan, and has not its text.
+    forge(&mine, |created| drop(created.remove("files").expect("a field")));
+    for arguments in [&["resume", "--retry-failed"][..], &["fork", "desk@3"], &["resume", "--all"]]
+    {
+        let refused = mine.call(arguments);
+        let told = format!("{arguments:?}: {}{}", refused.out, refused.err);
+        assert!(refused.code == 2 || arguments.contains(&"--all"), "{told}");
+        assert!(refused.code != 2 || refused.err.contains("plan.toml` is read"), "{told}");
+        assert!(!is_anything_trusted(&mine), "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_load_leaves_no_trust_behind() {
+    let outside = tempfile::tempdir().expect("a folder");
+    std::fs::write(outside.path().join("words"), "Work.").expect("written");
+    let named = |more: &str| {
+        format!(
+            "[agents.a]\ninstructions_file = '{}/words'\n{more}[tasks.t]\nagent = 'a'\nprompt = 'x'\n",
+            outside.path().display()
+        )
+    };
+    let desk = Desk::offline(&named("nonsense = 1\n"), "[[rules]]\nsay = 'done'\n");
+    let done = desk.call(&["run", "--trust"]);
+    assert!(done.code == 2 && !is_anything_trusted(&desk), "{}{}", done.out, done.err);
+    // What loads is remembered, in whatever steps it was looked at.
+    let desk = Desk::offline(&named(""), "[[rules]]\nsay = 'done'\n");
+    assert_eq!(desk.call(&["run"]).code, 2);
+    desk.good(&["run", "--trust"]);
+    desk.good(&["run"]);
+}
+
+#[test]
+fn a_trusted_file_lends_no_trust_to_a_record_with_proposed_tasks() {
+    let planned = || {
+        let desk = super::proposals::allowing("[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\n");
+        let text = desk.read("agents.toml");
+        let gate = "[sandbox]\nenv = ['DESK_TOKEN']\n[tasks.gate]\napproval = { message = 'Go on?' }\n\
+                    depends_on = ['plan']\n";
+        desk.write("agents.toml", &format!("{text}{gate}"));
+        desk
+    };
+    let (theirs, mine) = (planned(), planned());
+    let run = theirs.call(&["run", "--trust"]);
+    assert_eq!(run.code, 6, "{}{}", run.out, run.err);
+    ship(&theirs, &mine);
+    assert_eq!(mine.call(&["trust"]).code, 0);
+    let refused = mine.call(&["resume"]);
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    assert!(refused.err.contains("the tasks run that agents proposed in run"), "{}", refused.err);
+    // One's own goes on without a question.
+    let question = theirs.json(&["pending", "--json"]).remove(0);
+    theirs.good(&["approve", question["id"].as_str().expect("an id")]);
+    theirs.good(&["resume"]);
+}
+
+#[test]
+fn a_question_names_what_is_read_and_what_becomes_writable() {
+    let home = tempfile::tempdir().expect("a folder");
+    let real = home.path().canonicalize().expect("a path");
+    for file in ["notes/a.md", ".ssh/id", ".config/gh/hosts", "src/deep/x"] {
+        std::fs::create_dir_all(real.join(file).parent().expect("a folder")).expect("made");
+        std::fs::write(real.join(file), "x").expect("written");
+    }
+    std::os::unix::fs::symlink("../.config/gh", real.join("src/way")).expect("linked");
+    let desk = |keys: &str| {
+        let text = format!("[agents.a]\n{keys}[tasks.t]\nagent = 'a'\nprompt = 'x'\n");
+        Desk::offline(&text.replace("HOME", &real.display().to_string()), "[[rules]]\nsay = 'x'\n")
+    };
+    // A pattern admits what it fits, and nothing beside it.
+    let pattern =
+        "context_files = ['HOME/notes/*.md']\ninstructions_file = 'HOME/notes/../.ssh/id'\n";
+    let beside = "context_files = ['HOME/*.md', 'HOME/.ssh/id']\ninstructions = 'x'\n";
+    for keys in [pattern, beside] {
+        let refused = desk(keys).call(&["run"]);
+        assert!(refused.err.contains(".ssh/id` is read"), "{keys}: {}", refused.err);
+    }
+    // A link outside leads elsewhere than its text: that place is named before it is used.
+    let desk = desk("instructions_file = 'HOME/src/way/hosts'\n");
+    let trusted = desk.call(&["run", "--trust"]);
+    let place = format!("{}/.config/gh/hosts` is read", real.display());
+    assert!(trusted.err.contains(&place), "{}", trusted.err);
+    // A root through a link, too.
+    let roots =
+        Desk::commands("[sandbox]\nwritable_roots = ['d/..', 'v/..']\n[tasks.t]\nrun = 'true'\n");
+    for folder in [".git/objects", ".vscode/x"] {
+        std::fs::create_dir_all(roots.path().join(folder)).expect("made");
+    }
+    std::os::unix::fs::symlink(".git/objects", roots.path().join("d")).expect("linked");
+    std::os::unix::fs::symlink(".vscode/x", roots.path().join("v")).expect("linked");
+    let refused = roots.call(&["run"]);
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    for root in ["d/..", "v/.."] {
+        assert!(refused.err.contains(&format!("commands can write `{root}`")), "{}", refused.err);
+    }
+}

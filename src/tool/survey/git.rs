@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use super::{Folder, Survey};
-use crate::spec::run_by_others::RunBy;
+use crate::spec::run_by_others::{GIT_FOLDER, RunBy};
 
 /// The program that runs what is found here.
 pub(super) const BY: RunBy = RunBy { program: "git", protected: true };
@@ -32,6 +32,12 @@ const PARTS: [&str; 10] = [
 
 /// The most bytes of settings that are read: those of a person are read for each repository.
 pub(super) const READ: u64 = 256 << 20;
+
+/// The most files that are looked for because words of a command name them: a second of work.
+pub(super) const LOOKS: usize = 300_000;
+
+/// Folders of devices and of the kernel: to open what lies there can have an effect.
+const NOT_OPENED: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// The most files of settings that are read.
 const SETTINGS: usize = 20_000;
@@ -133,8 +139,10 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
     let Some(text) = read(survey, &root.join(file), tree) else { return };
     survey.settings.insert(known);
     let mut section = String::new();
+    // A repository whose folder has another name can come with the project: what it names outside is not read.
+    let is_shipped = file.is_relative() && !file.iter().any(|part| part == GIT_FOLDER);
     // A backslash at the end of a line continues the value.
-    for line in text.replace("\\\n", "").lines() {
+    for line in text.replace("\\\r\n", "").replace("\\\n", "").lines() {
         let mut line = line.trim();
         if let Some(rest) = line.strip_prefix('[') {
             let Some((head, rest)) = rest.split_once(']') else { continue };
@@ -150,7 +158,7 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
                     continue;
                 };
                 survey.note(path.clone(), BY);
-                if steps > 0 {
+                if steps > 0 && !(is_shipped && path.is_absolute()) {
                     settings(survey, root, &path, tree, steps - 1);
                 }
             }
@@ -158,15 +166,8 @@ fn settings(survey: &mut Survey, root: &Path, file: &Path, tree: &Path, steps: u
                 let path = placed(root, tree, &plain(value));
                 path.into_iter().for_each(|path| survey.note(path, BY));
             }
-            (
-                "core" | "filter" | "diff" | "merge" | "gpg" | "credential" | "alias" | "mergetool"
-                | "difftool" | "sequence" | "remote" | "submodule" | "trailer" | "man" | "browser"
-                | "interactive" | "pager" | "uploadpack" | "tar" | "hook",
-                _,
-            ) => {
-                programs(survey, root, tree, value);
-            }
-            _ => {}
+            // Any other value may hold a command: new ones come with each version of git.
+            _ => programs(survey, root, tree, value),
         }
     }
 }
@@ -193,7 +194,8 @@ fn plain(value: &str) -> String {
 /// Notes the words of a command that are files in the workspace, from its top or from a folder into which
 /// the command goes, and the modules that it has Python run.
 fn programs(survey: &mut Survey, root: &Path, tree: &Path, value: &str) {
-    let words = value.split([' ', '\t', '"', '\'', ';', '|', '&', '!', '(', ')', '`', '\\']);
+    // What is no part of a path ends a word: quotes, `;`, `=`, `>`.
+    let words = value.split(|sign: char| !sign.is_alphanumeric() && !"/._-+@~%".contains(sign));
     let (mut bases, mut before) = (vec![tree.to_owned()], "");
     for word in words.filter(|word| !word.is_empty()) {
         let base = bases.last().map_or(tree, PathBuf::as_path);
@@ -206,6 +208,10 @@ fn programs(survey: &mut Survey, root: &Path, tree: &Path, value: &str) {
         for base in &bases {
             let is_file = |path: &PathBuf| root.join(path).is_file();
             for named in readings(word) {
+                if survey.looks_left == 0 {
+                    return survey.leave_out(tree);
+                }
+                survey.looks_left -= 1;
                 placed(root, base, named)
                     .filter(is_file)
                     .into_iter()
@@ -261,6 +267,16 @@ fn placed(root: &Path, base: &Path, named: &str) -> Option<PathBuf> {
 /// Reads a regular file that is no link, for the work tree `tree`, which is left out if it is too much. A pipe
 /// is not waited for.
 fn read(survey: &mut Survey, path: &Path, tree: &Path) -> Option<String> {
+    if NOT_OPENED.iter().any(|folder| path.starts_with(folder)) {
+        return None;
+    }
+    // Only after it is known to be a file: opening a device can have an effect.
+    let look = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, look, Mode::empty()).ok()?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode);
+    if kind != FileType::RegularFile {
+        return None;
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {

@@ -20,9 +20,14 @@ fn write(root: &Path, path: &str, text: &str) {
     fs::write(file, text).unwrap();
 }
 
+/// All paths that are protected, and what was left out.
+fn all(found: Protected) -> (Vec<PathBuf>, Option<String>) {
+    ([found.paths, found.unseen].concat(), found.left_out)
+}
+
 fn protected(root: &Path) -> Vec<String> {
     let inner = |path: PathBuf| path.strip_prefix(root).unwrap().display().to_string();
-    find_protected(root).paths.into_iter().map(inner).collect()
+    all(find_protected(root)).0.into_iter().map(inner).collect()
 }
 
 #[test]
@@ -137,8 +142,11 @@ fn no_name_hides_a_repository_from_a_walk() {
     for place in &places[..3] {
         assert!(found.contains(&format!("{place}/.git/config")), "{place}: {found:?}");
     }
-    // The records are protected as a whole.
-    assert!(!found.iter().any(|path| path.starts_with(".transcripts")), "{found:?}");
+    // The records are protected as a whole, here and in projects below.
+    for records in [".transcripts", "x/.transcripts"] {
+        assert!(found.contains(&records.to_owned()), "{found:?}");
+    }
+    assert!(!found.iter().any(|path| path.starts_with(".transcripts/")), "{found:?}");
 }
 
 #[test]
@@ -177,7 +185,7 @@ fn decoys_lift_no_protection() {
         survey.note(PathBuf::from(format!("a/{at}.mk")), by);
     }
     survey.note("pkg/.envrc".into(), RunBy { program: "direnv", protected: true });
-    let Protected { paths, left_out } = protected_in(root, survey);
+    let (paths, left_out) = all(protected_in(root, survey));
     assert_eq!(paths, [root.join("pkg/.envrc")]);
     assert!(left_out.is_some());
     // More files than a walk looks at: what it did not look into is kept as a whole, and said.
@@ -187,7 +195,7 @@ fn decoys_lift_no_protection() {
     write(root, "pkg/app/.envrc", "");
     write(root, "target/x", "");
     let survey = Survey::within(root, &mut Listings::default(), 20);
-    let Protected { paths, left_out } = protected_in(root, survey);
+    let (paths, left_out) = all(protected_in(root, survey));
     assert!(paths.contains(&root.join("a")), "{paths:?}");
     assert!(["pkg", "pkg/app"].iter().any(|path| paths.contains(&root.join(path))), "{paths:?}");
     assert!(!paths.contains(&root.join("target")), "{paths:?}");
@@ -206,8 +214,8 @@ fn names_in_packages_lift_no_protection_and_what_was_not_seen_of_packages_is_pro
     }
     survey.note("pkg/.envrc".into(), by);
     survey.note("target/hooks".into(), git::BY);
-    let found = protected_in(root, survey);
-    assert_eq!(found.paths, [root.join("pkg/.envrc"), root.join("target/hooks")]);
+    let (found, _) = all(protected_in(root, survey));
+    assert_eq!(found, [root.join("pkg/.envrc"), root.join("target/hooks")]);
     // Packages have a bound of their own, and the outermost folder stands for what was left out.
     for at in 0..30 {
         write(root, &format!("node_modules/p/{at}"), "");
@@ -217,7 +225,7 @@ fn names_in_packages_lift_no_protection_and_what_was_not_seen_of_packages_is_pro
     write(root, "src/deep/.envrc", "");
     let paths = |most| {
         let survey = Survey::within(root, &mut Listings::default(), most);
-        (survey.complete, protected_in(root, survey).paths)
+        (survey.complete, all(protected_in(root, survey)).0)
     };
     let (complete, found) = paths(20);
     assert!(!complete && found.contains(&root.join("src/deep/.envrc")), "{found:?}");
@@ -282,12 +290,12 @@ fn a_folder_that_cannot_be_read_is_protected_as_a_whole() {
     for (path, mode) in [("pkg", 0o000), ("pkg", 0o300), ("pkg", 0o600), ("sub/.git", 0o000)] {
         let closed = root.join(path);
         fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
-        let found = find_protected(root);
+        let (paths, left_out) = all(find_protected(root));
         let is_closed = is_closed(&closed);
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
         // Root reads it all the same.
-        assert_eq!(found.paths.contains(&closed), is_closed, "{path} {mode:o}");
-        assert_eq!(found.left_out.is_some(), is_closed, "{path} {mode:o}");
+        assert_eq!(paths.contains(&closed), is_closed, "{path} {mode:o}");
+        assert_eq!(left_out.is_some(), is_closed, "{path} {mode:o}");
     }
 }
 
