@@ -75,10 +75,10 @@ async fn share(wire: Wire, case: &str, wait: fn(Duration) -> Option<String>) {
     let allowed = ALLOWED * u32::try_from(last).expect("some seconds");
     assert!(full * 10 >= allowed * 6, "{full} of {allowed}: {case}");
     let later = windows.refused.range(1..);
-    // Where the pace that was learned first is met too early, two calls ask once more.
+    // Where the pace that was learned first is met too early, or the machine is late, two calls ask once more.
     let most = later.clone().map(|(_, refused)| *refused).max().unwrap_or(0);
     let many = later.clone().filter(|(_, refused)| **refused > 1).count();
-    assert!(most <= 1 + 2 && many <= 1, "{case}");
+    assert!(most <= 1 + 2 && many <= 2, "{case}");
     // What was under way, and the three calls that ask whether it is a limit.
     assert!(windows.refused.get(&0).is_none_or(|refused| *refused <= 8 + 3), "{case}");
     // The first calls of all agents come before the second ones.

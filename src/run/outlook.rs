@@ -297,15 +297,8 @@ fn foresee(
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
     let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
-    let start = Start {
-        state,
-        left,
-        outputs,
-        answers: Vec::new(),
-        cancelled: None,
-        given_up: None,
-        seed: 0,
-    };
+    let (answers, cancelled, given_up) = (Vec::new(), None, None);
+    let start = Start { state, left, outputs, answers, cancelled, given_up, seed: 0 };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }

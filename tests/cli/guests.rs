@@ -103,7 +103,11 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
         let crashed = with_fault(&desk, &["run"], &format!("{name}:panic"));
         assert!([0, 1, 70, 74].contains(&crashed.code), "{name}: {crashed:?}");
         // Whatever it was, the run goes on without the fault.
-        let resumed = desk.call(&["resume", "--retry-failed"]);
+        let mut resumed = desk.call(&["resume", "--retry-failed"]);
+        if resumed.out.contains("callsheet crashed over it") {
+            // The task was given up, and this process is the first that could record it.
+            resumed = desk.call(&["resume", "--retry-failed"]);
+        }
         assert!([0, 2].contains(&resumed.code), "{name}: {crashed:?} {resumed:?}");
         let late = with_fault(&busy(), &["run"], &format!("{name}:delay:200"));
         assert_eq!(late.code, 0, "{name}: {late:?}");
