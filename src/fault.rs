@@ -1,8 +1,8 @@
 //! Faults of helpers: a debug build can be made to let one kind of work panic, or to delay it.
 //!
 //! `CALLSHEET_FAULT=HELPER:panic` lets each work of that kind panic, `HELPER:panic:n` the n-th one;
-//! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. `HELPER:panic@TASK` lets
-//! that panic which concerns the task or the agent. So tests can see what a run makes of it. A release build contains
+//! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. `handler:panic@TASK` lets
+//! each message panic that concerns the task or the agent. So tests can see what a run makes of it. A release build contains
 //! none of it.
 
 use std::time::Duration;

@@ -34,11 +34,7 @@ pub(super) fn inputs(setting: Setting<'_>) -> Inputs {
         let given = sources.inputs.iter().rev().find(|(key, _)| key == name);
         let value = match (given, default) {
             (Some((key, text)), _) => {
-                let giver = match sources.recorded_inputs {
-                    true => Giver::Record,
-                    false => Giver::PersonForRun,
-                };
-                let origin = Origin::new("the command line", giver);
+                let origin = Origin::new("the command line", sources.giver());
                 let place =
                     Place::outside("command line", &format!("--input {key}="), text, origin);
                 let value = rules.parse(text, &place);

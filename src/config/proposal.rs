@@ -70,12 +70,7 @@ pub(super) fn add(
 ) {
     let Some(file) = &sources.plan else { return };
     let written = file.display().to_string();
-    // A record may come with the project.
-    let giver = match sources.run {
-        Some(_) => Giver::Record,
-        None => Giver::PersonForRun,
-    };
-    let origin = Origin::new("--plan", giver);
+    let origin = Origin::new("--plan", sources.giver());
     let place = Place::outside("command line", "--plan ", &written, origin);
     let Some(read) = shelf.read(file, &place, problems) else { return };
     let form = Form::of(&read.real, shelf.root);

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::compared::keys;
+use super::diagnostic::Giver;
 use super::sources::ProposedPlan;
 use super::{Sources, files, layers, root};
 use crate::event::RunCreated;
@@ -18,6 +19,14 @@ use crate::event::RunCreated;
 const STATE_DIR: &str = "state.dir";
 
 impl Sources {
+    /// Returns who gave the inputs and the plan: a record may come with the project.
+    pub(super) fn giver(&self) -> Giver {
+        match self.run {
+            Some(_) => Giver::Record,
+            None => Giver::PersonForRun,
+        }
+    }
+
     /// Replaces the given sources by those that a run recorded. `dir` is the run directory: if it
     /// is in the workspace, the workspace's file is used, even if both were moved.
     #[must_use]
@@ -32,7 +41,6 @@ impl Sources {
             self.recorded_elsewhere = !names_folder && root(&self.file) != here;
         }
         self.recorded = Some(created.files.clone());
-        self.recorded_inputs = true;
         self.run = Some(created.run);
         self.profile.clone_from(&created.profile);
         self.plan.clone_from(&created.plan);

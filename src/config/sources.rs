@@ -59,8 +59,6 @@ pub struct Sources {
     pub missing_inputs: Missing,
     /// The treatment of files outside the directory that the project's file names.
     pub outside: Outside,
-    /// True if the inputs are those of the record of a run.
-    pub recorded_inputs: bool,
     /// The run whose record gave these sources, if one did.
     pub run: Option<RunId>,
     /// True if the record of a run names another workspace than the directory in which it was looked

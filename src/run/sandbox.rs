@@ -288,6 +288,7 @@ struct Theirs {
     named: Vec<PathBuf>,
 }
 
+/// Walks the workspace for what other programs run or trust.
 fn theirs(config: &Config) -> Theirs {
     let named = run_by_others::TRUSTED.into_iter().map(|path| config.root.join(path));
     let mut named: Vec<PathBuf> = named.collect();

@@ -109,6 +109,7 @@ mod tests {
         }
         assert_eq!(walked(&root.join("../".repeat(2_000))), None);
     }
+
     #[test]
     fn each_link_on_the_way_is_found() {
         let root = tempfile::tempdir().expect("a directory");

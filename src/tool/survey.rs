@@ -52,7 +52,7 @@ pub struct Survey {
     /// come after the bound. What they hold is unknown. A folder of installed packages stands for what was
     /// left out in it.
     pub unseen: BTreeSet<PathBuf>,
-    /// The folders of records below the root: each project in a workspace has its own.
+    /// The folders of records: each project in a workspace has its own.
     records: Vec<PathBuf>,
     /// True if nothing was left out because there was too much, or because it cannot be read.
     pub complete: bool,
@@ -126,8 +126,8 @@ fn left_out(unseen: &BTreeSet<PathBuf>) -> String {
     };
     format!(
         "not all of the workspace was looked at for files that other programs run: it holds more than \
-         {ENTRIES} entries, or twice as many in folders of packages, is over {DEPTH} folders deep, or has folders that cannot be read{kept}. \
-         Remove or open them, or name them in `[sandbox] writable_roots`"
+         {ENTRIES} entries, or twice as many in folders of packages, is over {DEPTH} folders deep, or has \
+         folders that cannot be read{kept}. Remove or open them, or name them in `[sandbox] writable_roots`"
     )
 }
 

@@ -201,7 +201,7 @@ fn continuations_of_random_graphs_end_as_from_scratch() {
 }
 
 #[test]
-#[ignore = "300 graphs: four minutes on two cores"]
+#[ignore = "300 graphs: five minutes on two cores"]
 fn continuations_of_300_random_graphs_end_as_from_scratch() {
     continuations_end_as_from_scratch(0..300);
 }

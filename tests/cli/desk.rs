@@ -89,6 +89,20 @@ impl Desk {
             .envs(crate::support::without_sandbox());
     }
 
+    /// Types a command line in which `callsheet` is the program.
+    pub(super) fn shell(&self, line: &str) -> Done {
+        let program = Path::new(env!("CARGO_BIN_EXE_callsheet"));
+        let folder = program.parent().expect("a folder").to_owned();
+        let rest = std::env::var_os("PATH").unwrap_or_default();
+        let folders: Vec<PathBuf> =
+            std::iter::once(folder).chain(std::env::split_paths(&rest)).collect();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        self.bare(&mut command);
+        command.env("PATH", std::env::join_paths(folders).expect("a path"));
+        Done::of(&mut command)
+    }
+
     /// Runs the program to its end.
     pub(super) fn call(&self, arguments: &[&str]) -> Done {
         Done::of(&mut self.command(arguments))

@@ -1,8 +1,7 @@
 //! The graphs below examples/graphs, by the commands of their READMEs, and one failure of each.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -24,16 +23,7 @@ impl Example {
 
     /// Runs a command line in which `callsheet` is the program.
     fn shell(&mut self, line: &str) -> Done {
-        let program = Path::new(env!("CARGO_BIN_EXE_callsheet"));
-        let folder = program.parent().expect("a folder").to_owned();
-        let rest = std::env::var_os("PATH").unwrap_or_default();
-        let folders: Vec<PathBuf> =
-            std::iter::once(folder).chain(std::env::split_paths(&rest)).collect();
-        let mut command = Command::new("sh");
-        command.args(["-c", line]);
-        self.desk.bare(&mut command);
-        command.env("PATH", std::env::join_paths(folders).expect("a path"));
-        let done = Done::of(&mut command);
+        let done = self.desk.shell(line);
         self.said.extend([&*done.out, "\n", &*done.err, "\n"]);
         done
     }

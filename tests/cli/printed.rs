@@ -1,23 +1,6 @@
 //! The commands that a run prints, typed as they stand: each can be typed, and each that goes on leads on.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use super::desk::{Desk, Done, wait};
-
-/// Types a command line in which `callsheet` is the program.
-fn shell(desk: &Desk, line: &str) -> Done {
-    let program = Path::new(env!("CARGO_BIN_EXE_callsheet"));
-    let folder = program.parent().expect("a folder").to_owned();
-    let rest = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> =
-        std::iter::once(folder).chain(std::env::split_paths(&rest)).collect();
-    let mut command = Command::new("sh");
-    command.args(["-c", line]);
-    desk.bare(&mut command);
-    command.env("PATH", std::env::join_paths(folders).expect("a path"));
-    Done::of(&mut command)
-}
 
 /// The commands that a message tells somebody to type: in backquotes, or after a label at the end of a line.
 fn told(said: &str) -> Vec<String> {
@@ -82,7 +65,7 @@ fn type_all(desk: &Desk, what: &str, printed: &Done) {
     };
     let (goes_on, looks): (Vec<_>, Vec<_>) = commands.into_iter().partition(goes_on);
     for command in looks.iter().chain(&goes_on) {
-        let done = shell(desk, command);
+        let done = desk.shell(command);
         let told = format!("{what}: {command}: {} {}{}", done.code, done.out, done.err);
         assert!(![2, 70, 74, 101].contains(&done.code), "{told}");
         // Nothing has changed that `--accept-changes` could accept.

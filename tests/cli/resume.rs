@@ -654,6 +654,21 @@ fn a_run_is_resumed_where_it_belongs() {
     assert_eq!(moved.read("here").trim(), real(&moved));
 }
 
+/// Forks a run amid its only command, which has written the number of its process. That goes on meanwhile.
+fn fork_amid_a_command(desk: &Desk) {
+    let run = desk.start(&["run"]);
+    let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
+    let pid = wait("the command", || {
+        let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
+        number_outside(desk.path(), pid.strip_suffix('\n')?)
+    });
+    let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
+    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
+    assert!(is_alive(&pid), "it is the other run's");
+    run.signal("INT");
+    assert_eq!(run.end().code, 130);
+}
+
 #[test]
 fn a_fork_leaves_the_processes_of_its_origin_alone() {
     let script = r#"
@@ -668,20 +683,10 @@ say = "{{ last[0].text }}"
     let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['bash']\n\
                 [tasks.one]\nagent = 'a'\nprompt = 'go'\n";
     let desk = Desk::offline(rest, script);
-    let run = desk.start(&["run"]);
-    let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
-    let pid = wait("the command", || {
-        let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
-        number_outside(desk.path(), pid.strip_suffix('\n')?)
-    });
-    let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
-    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
-    assert!(is_alive(&pid), "it is the other run's");
+    fork_amid_a_command(&desk);
     let last = ends(&desk)["one"]["output"].to_string();
     assert!(last.contains("outcome unknown") && last.contains("was forked"), "{last}");
     assert_eq!(desk.read("ledger"), "begun\n");
-    run.signal("INT");
-    assert_eq!(run.end().code, 130);
 }
 
 #[test]
@@ -690,16 +695,6 @@ fn a_fork_makes_an_idempotent_command_again_beside_that_of_its_origin() {
         "[tasks.one]\nidempotent = true\nrun = 'echo begun >> ledger; test ! -e pid || exit 0; \
          sleep 60 & echo $! > pid; wait'\n",
     );
-    let run = desk.start(&["run"]);
-    let started = desk.wait_for_event("tool.started", |event| event["data"]["pgid"].is_number());
-    let pid = wait("the command", || {
-        let pid = std::fs::read_to_string(desk.path().join("pid")).ok()?;
-        number_outside(desk.path(), pid.strip_suffix('\n')?)
-    });
-    let done = desk.call(&["fork", &format!("desk@{}", started["seq"])]);
-    assert_eq!(done.code, 0, "{}{}", done.out, done.err);
-    assert!(is_alive(&pid), "it is the other run's");
+    fork_amid_a_command(&desk);
     assert_eq!(desk.read("ledger"), "begun\nbegun\n");
-    run.signal("INT");
-    assert_eq!(run.end().code, 130);
 }
