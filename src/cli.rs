@@ -54,7 +54,7 @@ use clap::{CommandFactory, Parser};
 use crate::exit::Exit;
 use crate::foreign;
 use crate::printable;
-use args::{Arguments, Verb};
+use args::{Arguments, OnRuns, Verb};
 use stream::{Stream, complain, say, say_json};
 use times::Times;
 
@@ -78,6 +78,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         locate::Project::new(file, arguments.state_dir.clone(), Times::new(arguments.utc));
     project.note_file();
     let Some(verb) = arguments.verb else { return here::run(&project) };
+    match verb.on_runs() {
+        OnRuns::Nothing => {}
+        OnRuns::Reads => project.note_records(),
+        OnRuns::Writes { trust } => {
+            let trust = if trust { trust::Trust::Given } else { trust::Trust::Ask };
+            if let Err(exit) = trust::for_records(&project, trust) {
+                return exit;
+            }
+        }
+    }
     match verb {
         Verb::Run(verb) => run::run(&project, verb, arguments.verbose),
         Verb::Attach(verb) => attach::run(&project, &verb, arguments.verbose),

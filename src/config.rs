@@ -272,13 +272,27 @@ fn load_as(text: &str, form: Form, sources: &Sources) -> Result<Config, Diagnost
 /// the configuration need not be valid, and the file need not exist.
 #[must_use]
 pub fn state_dir(sources: &Sources) -> PathBuf {
+    with_settings(sources, |raw, root| layers::state_dir(raw, root, sources))
+}
+
+/// Returns that directory if the file chose it and it lies outside the file's own folder: the records there may
+/// be those of another project. It need not exist.
+#[must_use]
+pub fn records_outside(sources: &Sources) -> Option<PathBuf> {
+    with_settings(sources, |raw, root| {
+        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+        concern::records_outside(raw, &root, sources).map(|(_, path)| path)
+    })
+}
+
+/// Reads the settings of a file that need not be valid or exist.
+fn with_settings<T>(sources: &Sources, read: impl FnOnce(&Settings, &Path) -> T) -> T {
     let text = named(sources, files::text_of(&sources.file).unwrap_or_default());
     let (mut places, ignored) = (Places::default(), Problems::default());
     let tree = places.parse(&text).unwrap_or_default();
     let header = Header::read_keys(&tree, &places);
     let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
-    let raw = Settings::read_keys(&merged, &places);
-    layers::state_dir(&raw, &root(&sources.file), sources)
+    read(&Settings::read_keys(&merged, &places), &root(&sources.file))
 }
 
 /// Returns the names in a table of the configuration file, such as `tasks`; none if the file cannot

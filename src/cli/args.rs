@@ -5,6 +5,7 @@ mod context;
 mod questions;
 mod report;
 mod service;
+mod verb;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ pub(super) use context::{
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 pub(super) use service::{Service, ServiceVerb};
+pub(super) use verb::OnRuns;
 
 /// Heading of the help for the options that every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -160,41 +162,6 @@ pub(super) struct Run {
     /// The id of the new run, a UUID
     #[arg(long, value_name = "ID")]
     pub run_id: Option<String>,
-}
-
-impl Verb {
-    /// Returns the path of the configuration file that the verb uses.
-    pub(super) fn file(&self) -> PathBuf {
-        match self {
-            Self::Run(verb) => verb.file.file.clone(),
-            Self::Attach(verb) => verb.file.file.clone(),
-            Self::Resume(verb) => verb.file.file.clone(),
-            Self::Fork(verb) => verb.file.file.clone(),
-            Self::Rebuild(verb) => verb.file.file.clone(),
-            Self::Check(verb) => verb.file.file.clone(),
-            Self::Trust(verb) => verb.file(),
-            Self::Tail(verb) => verb.file.clone(),
-            Self::Ps(verb) => verb.file.file.clone(),
-            Self::Show(verb) => verb.file.file.clone(),
-            Self::Report(verb) => verb.file.file.clone(),
-            Self::Graph(verb) => verb.file.file.clone(),
-            Self::Cost(verb) => verb.file.file.clone(),
-            Self::Cancel(verb) => verb.file.file.clone(),
-            Self::Pending(verb) => verb.file.file.clone(),
-            Self::Approve(verb) => verb.file.file.clone(),
-            Self::Reject(verb) => verb.file.file.clone(),
-            Self::Answer(verb) => verb.file.file.clone(),
-            Self::Compact(verb) => verb.file.file.clone(),
-            Self::Context(verb) => verb.verb.file(),
-            Self::Service(verb) => verb.file(),
-            Self::Init(_)
-            | Self::Explain(_)
-            | Self::Schema(_)
-            | Self::Man
-            | Self::Completions { .. }
-            | Self::Version => PathBuf::new(),
-        }
-    }
 }
 
 #[derive(Debug, Args)]

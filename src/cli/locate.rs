@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::times::Times;
 use super::{complain, refusal};
-use crate::config::{Outside, Sources, suggest};
+use crate::config::{self, Outside, Sources, suggest};
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
@@ -58,6 +58,22 @@ impl Project {
         }
     }
 
+    /// Says where the runs are if the file chose a folder outside its own.
+    pub(super) fn note_records(&self) {
+        if let Some(folder) = self.lent_folder() {
+            complain(&format!(
+                "note: the runs are those in {}, as `state.dir` of {} says",
+                folder.display(),
+                self.file.display()
+            ));
+        }
+    }
+
+    /// Returns the folder of the run directories if the file chose it and it lies outside the file's own folder.
+    pub(super) fn lent_folder(&self) -> Option<PathBuf> {
+        config::records_outside(&self.sources())
+    }
+
     /// Returns the sources of the configuration: the file, the environment and the flags. Files
     /// outside the directory are left out: `trust::load` reads them.
     pub(super) fn sources(&self) -> Sources {
@@ -105,30 +121,43 @@ impl Project {
     pub(super) fn runs_folder(&self) -> PathBuf {
         match &self.state_dir {
             Some(folder) => std::path::absolute(folder).unwrap_or_else(|_| folder.clone()),
-            None => crate::config::state_dir(&self.sources()),
+            None => config::state_dir(&self.sources()),
         }
     }
 
-    /// Returns all run directories, the newest first: their ids sort by time.
+    /// Returns all run directories, the newest first: their ids sort by time. None is a link, and none lies behind
+    /// one: it may lead to the records of another project.
     pub(super) fn runs(&self) -> Vec<RunDir> {
-        let entries = std::fs::read_dir(self.runs_folder());
+        let entries = self.entries().ok().flatten();
         let names = entries.into_iter().flatten().flatten();
         let mut paths: Vec<_> = names
             .filter(|entry| RunId::parse(&entry.file_name().to_string_lossy()).is_some())
+            .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
             .map(|entry| entry.path())
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));
         paths.into_iter().map(RunDir::at).collect()
     }
 
+    /// Opens the folder of the run directories; `None` if there is none.
+    fn entries(&self) -> std::io::Result<Option<std::fs::ReadDir>> {
+        let folder = self.runs_folder();
+        if self.state_dir.is_none() && folder.is_symlink() {
+            let reason = "it is a link; name the folder itself (`--state-dir` or `state.dir`)";
+            return Err(std::io::Error::other(reason));
+        }
+        match std::fs::read_dir(folder) {
+            Ok(entries) => Ok(Some(entries)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Returns why the runs cannot be listed, if their folder is there and cannot be read: then
     /// nobody knows that there is no run.
     pub(super) fn unlisted(&self) -> Option<String> {
-        let folder = self.runs_folder();
-        let error = std::fs::read_dir(&folder).err()?;
-        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
-        let reason = || format!("the runs in {} cannot be listed: {error}", folder.display());
-        (!is_missing).then(reason)
+        let error = self.entries().err()?;
+        Some(format!("the runs in {} cannot be listed: {error}", self.runs_folder().display()))
     }
 
     /// Returns all runs, the newest first, or prints why they cannot be listed.
@@ -294,7 +323,7 @@ fn whose(file: &Path) -> Option<String> {
 }
 
 /// Quotes a path for a shell, if it needs quotes.
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
     match !text.is_empty() && text.chars().all(plain) {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::ask::{self, safe};
-use super::locate::Project;
+use super::locate::{Project, quoted};
 use super::{args, complain, mistakes, say};
 use crate::config::{self, Concern, Config, Diagnostics, Missing, Outside, Severity, Sources};
 use crate::exit::Exit;
@@ -57,6 +57,21 @@ pub(super) fn load(
     }
     complain("error: a bug: files were left out of a configuration that is trusted");
     Err(Exit::Bug)
+}
+
+/// Gets the trust that a verb needs that writes to a run, before it does: if the file chose a folder of runs outside its
+/// own, they may be those of another project.
+pub(super) fn for_records(project: &Project, trust: Trust) -> Result<(), Exit> {
+    let Some(folder) = project.lent_folder() else { return Ok(()) };
+    let sources = Sources { missing_keys: Missing::Allow, ..project.sources() };
+    let read = |outside| config::load(&Sources { outside, ..sources.clone() });
+    let loaded = load(project, trust, &sources, read);
+    loaded.map(drop).inspect_err(|_| {
+        complain(&format!(
+            "help: nothing was written to the runs there; `--state-dir {}` says that they are meant",
+            quoted(&folder)
+        ));
+    })
 }
 
 /// Gets the trust that a configuration needs that was looked at, and loads the rest of it, if files

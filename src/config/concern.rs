@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use super::Setting;
 use super::diagnostic::{Giver, Origin, Place};
-use super::raw::{HeaderValue, KeySource, Provider, Wire, known};
+use super::raw::{HeaderValue, KeySource, Provider, Settings, Wire, known};
 use super::shape::{Item, ListOr};
+use super::{Setting, Sources};
 use crate::model::http::is_loopback;
 use crate::redaction::{may_be_secret, without_keys};
 use crate::spec::run_by_others;
@@ -122,15 +122,23 @@ pub(super) fn concerns(setting: Setting<'_>) {
         let place = Place::outside("record", "workspace = ", &shown.to_string(), origin);
         setting.problems.concern(&place, format!("the run works in `{shown}`"));
     }
-    let dir = &setting.raw.state.dir;
-    let variable = setting.sources.environment.get("CALLSHEET_STATE_DIR");
-    if let Some(at) = dir.at().filter(|_| variable.is_none_or(String::is_empty))
-        && is_of_project(&at.value)
-        && let Some(path) = leads_outside(setting.root, dir.as_str())
-    {
+    if let Some((place, path)) = records_outside(setting.raw, setting.root, setting.sources) {
         let text = format!("the records of runs are written to `{}`", path.display());
-        setting.problems.concern(&at.value, text);
+        setting.problems.concern(place, text);
     }
+}
+
+/// Returns the folder of the run directories and the place of the key that names it, if the file chose a folder
+/// outside of its own.
+pub(super) fn records_outside<'a>(
+    raw: &'a Settings,
+    root: &Path,
+    sources: &Sources,
+) -> Option<(&'a Place, PathBuf)> {
+    let dir = &raw.state.dir;
+    let variable = sources.environment.get("CALLSHEET_STATE_DIR");
+    let place = &dir.at().filter(|_| variable.is_none_or(String::is_empty))?.value;
+    is_of_project(place).then(|| leads_outside(root, dir.as_str()))?.map(|path| (place, path))
 }
 
 /// Returns true if the file or a record holds a value, which somebody else may have written.

@@ -219,6 +219,17 @@ fn runs_that_cannot_be_listed_are_not_said_to_be_none() {
         let told = format!("{call:?}: {} {}{}", done.code, done.out, done.err);
         assert!(done.code == 74 && done.err.contains("cannot be listed: "), "{told}");
     }
+    // A link in its place would show the records of another project as those of this one.
+    let other = Desk::commands("[tasks.a]\nrun = 'true'\n");
+    other.good(&["run"]);
+    fs::remove_file(desk.path().join(".transcripts")).expect("removed");
+    symlink(other.path().join(".transcripts"), desk.path().join(".transcripts")).expect("a link");
+    for call in [&["ps"][..], &["show"], &["report"], &["resume", "--all"], &["cancel", "desk"]] {
+        let done = desk.call(call);
+        let told = format!("{call:?}: {} {}{}", done.code, done.out, done.err);
+        assert!(done.code == 74 && done.err.contains("it is a link; name the folder"), "{told}");
+    }
+    assert_eq!(desk.good(&["ps", "--state-dir", ".transcripts"]).matches("completed").count(), 1);
 }
 
 #[test]

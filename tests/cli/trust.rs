@@ -283,14 +283,54 @@ fn a_record_does_not_choose_the_workspace() {
     };
     assert_eq!(call("victim", &["run", "--trust"]).code, 1);
     std::fs::remove_file(desk.path().join("victim/here")).expect("removed");
-    // The folder of runs is that of a file, and the record in it names another directory.
-    let refused = call("project", &["resume", "--retry-failed"]);
+    // The folder of runs is that of a file, and the records in it are those of another project: whoever reads them
+    // hears so, and nothing there is locked, cut or answered before the file is trusted.
+    let looked = call("project", &["ps"]);
+    assert!(
+        looked.code == 0 && looked.err.contains("note: the runs are those in"),
+        "{}",
+        looked.err
+    );
+    let run = std::fs::read_dir(desk.path().join("runs")).expect("a folder").flatten();
+    let run = run.map(|entry| entry.path()).find(|path| path.is_dir()).expect("a run");
+    let torn = std::fs::read(run.join("journal.jsonl")).expect("a journal");
+    let torn = [&torn[..], b"{\"half"].concat();
+    std::fs::write(run.join("journal.jsonl"), &torn).expect("written");
+    let lock =
+        std::fs::metadata(run.join("LOCK")).and_then(|file| file.modified()).expect("a lock");
+    let id = run.file_name().expect("a name").to_string_lossy().into_owned();
+    let at = format!("{id}@2");
+    for verb in [
+        &["resume", "--retry-failed"][..],
+        &["resume", "--truncate-at", "3"],
+        &["resume", "--all"],
+        &["cancel", &id],
+        &["fork", &at],
+        &["rebuild", &id],
+    ] {
+        let refused = call("project", verb);
+        assert_eq!(refused.code, 2, "{verb:?}: {}", refused.err);
+        assert!(refused.err.contains("the records of runs are written to `"), "{}", refused.err);
+        assert!(
+            refused.err.contains("help: nothing was written to the runs there"),
+            "{}",
+            refused.err
+        );
+    }
+    assert_eq!(std::fs::read(run.join("journal.jsonl")).expect("a journal"), torn);
+    let after =
+        std::fs::metadata(run.join("LOCK")).and_then(|file| file.modified()).expect("a lock");
+    assert_eq!(after, lock);
+    // That the file is trusted does not make the directory that a record names its own.
+    assert_eq!(call("project", &["run", "--trust"]).code, 1);
+    let _ = std::fs::remove_file(desk.path().join("project/here"));
+    let refused = call("project", &["resume", &id, "--retry-failed"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
     assert!(refused.err.contains("the run works in `"), "{}", refused.err);
     assert!(!desk.path().join("victim/here").exists());
     // Where it belongs it goes on, and from anywhere if the folder of runs is named.
-    assert_eq!(call("victim", &["resume", "--retry-failed"]).code, 1);
-    let named = ["--state-dir", "../runs", "resume", "--retry-failed"];
+    assert_eq!(call("victim", &["resume", &id, "--retry-failed"]).code, 1);
+    let named = ["--state-dir", "../runs", "resume", &id, "--retry-failed"];
     assert_eq!(call("project", &named).code, 1);
     assert!(desk.path().join("victim/here").exists());
 }
