@@ -418,3 +418,18 @@ fn the_face_is_small_and_modules_are_behind_it() {
     let count: usize = names.sum();
     assert!((25..=60).contains(&count), "{count} names at the root");
 }
+
+#[test]
+fn the_map_is_short_and_names_files_that_exist() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("text");
+    let words = map.split_whitespace().count();
+    assert!(words <= 1_200, "ARCHITECTURE.md has {words} words");
+    let named = map.split('`').skip(1).step_by(2);
+    let paths: BTreeSet<_> =
+        named.filter(|name| name.ends_with(".rs") || name.ends_with('/')).collect();
+    assert!(paths.len() > 20, "it names files: {paths:?}");
+    for path in paths.into_iter().filter(|path| *path != "assembly.rs") {
+        let exists = root().join("src").join(path).exists() || root().join(path).exists();
+        assert!(exists, "ARCHITECTURE.md names `{path}`");
+    }
+}
