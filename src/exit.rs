@@ -1,7 +1,7 @@
 //! The exit codes of the program, in one table.
 
 use crate::event::{RunCompleted, RunStatus};
-use crate::failure::FailureKind;
+use crate::failure::{FailureClass, FailureKind};
 use crate::run_state::failure_kinds;
 
 /// An exit code. The numbers are a contract with scripts.
@@ -84,38 +84,13 @@ impl Exit {
     }
 
     fn of_failure(kind: FailureKind) -> Self {
-        match kind {
-            FailureKind::RateLimit
-            | FailureKind::Overloaded
-            | FailureKind::IdleTimeout
-            | FailureKind::Connection
-            | FailureKind::ServerError
-            | FailureKind::Auth
-            | FailureKind::Quota
-            | FailureKind::InvalidRequest => Self::Provider,
-            FailureKind::MaxTurns | FailureKind::LimitReached | FailureKind::MaxIterations => {
-                Self::Limit
-            }
-            FailureKind::Timeout => Self::TimedOut,
-            FailureKind::Denied | FailureKind::Rejected => Self::Denied,
-            FailureKind::Internal => Self::Bug,
-            FailureKind::ContextOverflow
-            | FailureKind::RequestTooLarge
-            | FailureKind::Refusal
-            | FailureKind::EmptyAnswer
-            | FailureKind::OutputTruncated
-            | FailureKind::OutputFormat
-            | FailureKind::OutputSchema
-            | FailureKind::CheckFailed
-            | FailureKind::BadItems
-            | FailureKind::InstancesFailed
-            | FailureKind::CommandFailed
-            | FailureKind::Interrupted
-            | FailureKind::GaveUp
-            | FailureKind::ToolError
-            | FailureKind::Crashed
-            | FailureKind::Template
-            | FailureKind::Cancelled => Self::Failed,
+        match kind.class() {
+            FailureClass::Provider | FailureClass::Request => Self::Provider,
+            FailureClass::Limit => Self::Limit,
+            FailureClass::Time => Self::TimedOut,
+            FailureClass::Denied => Self::Denied,
+            FailureClass::Bug => Self::Bug,
+            FailureClass::Crash | FailureClass::Work => Self::Failed,
         }
     }
 }

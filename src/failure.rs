@@ -1,188 +1,168 @@
 //! Failures: the recorded reasons why a task, an agent or a call did not succeed.
 //!
-//! A failure is data, never a text that another task could mistake for an answer. Owns the closed
-//! list of kinds; `exit` decides which exit code a kind leads to.
+//! A failure is data, never a text that another task could mistake for an answer. Owns the table of
+//! kinds; `exit` decides which exit code a cause leads to.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FailureKind {
+macro_rules! failure_kinds {
+    ($($(#[$attribute:meta])* $kind:ident = $name:literal: $class:ident, $remedy:ident;)*) => {
+        /// The kind of a failure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum FailureKind { $($(#[$attribute])* $kind,)* }
+
+        impl FailureKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Returns the kind as it is written in records and in the configuration.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// Returns the cause, which decides the exit code and the word for an outcome.
+            pub(crate) fn class(self) -> FailureClass {
+                match self { $(Self::$kind => FailureClass::$class,)* }
+            }
+
+            /// Returns what can mend the failure.
+            pub(crate) fn remedy(self) -> Remedy {
+                match self { $(Self::$kind => Remedy::$remedy,)* }
+            }
+        }
+    };
+}
+
+// Each kind with its name in records, its cause, and what can mend it.
+failure_kinds! {
     /// The provider asked for fewer requests (HTTP 429).
-    RateLimit,
+    RateLimit = "rate_limit": Provider, Time;
     /// The provider has no capacity (HTTP 529).
-    Overloaded,
+    Overloaded = "overloaded": Provider, Time;
     /// The time limit of a task or of the run passed.
-    Timeout,
+    Timeout = "timeout": Time, Time;
     /// No data arrived from the provider for too long.
-    IdleTimeout,
+    IdleTimeout = "idle_timeout": Provider, Time;
     /// The provider could not be reached or the connection broke.
-    Connection,
+    Connection = "connection": Provider, Time;
     /// The provider reported an error of its own (HTTP 5xx).
-    ServerError,
+    ServerError = "server_error": Provider, Time;
     /// The provider refused the API key.
-    Auth,
+    Auth = "auth": Provider, Nothing;
     /// The quota or the credit of the account is used up.
-    Quota,
+    Quota = "quota": Provider, Nothing;
     /// The provider refused the request as invalid.
-    InvalidRequest,
+    InvalidRequest = "invalid_request": Request, Nothing;
     /// The request does not fit the context window.
-    ContextOverflow,
+    ContextOverflow = "context_overflow": Work, Nothing;
     /// The request does not fit the provider's byte limit.
-    RequestTooLarge,
+    RequestTooLarge = "request_too_large": Work, Nothing;
     /// The model refused to answer.
-    Refusal,
+    Refusal = "refusal": Work, Nothing;
     /// The model's answer was empty.
-    EmptyAnswer,
+    EmptyAnswer = "empty_answer": Work, Attempt;
     /// The answer was cut at the output limit and could not be continued.
-    OutputTruncated,
+    OutputTruncated = "output_truncated": Work, Attempt;
     /// The answer does not have the form that the task's `output` asks for.
-    OutputFormat,
+    OutputFormat = "output_format": Work, Attempt;
     /// The answer does not fit the task's output schema.
-    OutputSchema,
+    OutputSchema = "output_schema": Work, Attempt;
     /// A check of the answer failed, and the agent could not mend it within its rounds.
-    CheckFailed,
+    CheckFailed = "check_failed": Work, Attempt;
     /// The loop of a task reached its last round and its condition still does not hold.
-    MaxIterations,
+    MaxIterations = "max_iterations": Limit, Attempt;
     /// A person rejected what the task asked for.
-    Rejected,
+    Rejected = "rejected": Denied, Nothing;
     /// The list of a fan-out, or a key of its items, cannot be used.
-    BadItems,
+    BadItems = "bad_items": Work, Nothing;
     /// Fewer instances of a fan-out completed than the task needs.
-    InstancesFailed,
+    InstancesFailed = "instances_failed": Work, Nothing;
     /// A command ended with an exit code other than zero.
-    CommandFailed,
+    CommandFailed = "command_failed": Work, Attempt;
     /// A command was interrupted, so its effect is unknown. It is retried only if `retry_on` names
     /// this kind.
-    Interrupted,
+    Interrupted = "interrupted": Work, Named;
     /// A tool failed in a way that no result can express.
-    ToolError,
+    ToolError = "tool_error": Work, Attempt;
     /// The agent gave up after calls of it had been denied.
     #[serde(alias = "permission_denied")]
-    Denied,
+    Denied = "denied": Denied, Nothing;
     /// The agent said that it cannot do the work.
-    GaveUp,
+    GaveUp = "gave_up": Work, Nothing;
     /// The agent used up its turns.
-    MaxTurns,
+    MaxTurns = "max_turns": Limit, Nothing;
     /// A limit on delegation was reached.
-    LimitReached,
+    LimitReached = "limit_reached": Limit, Nothing;
     /// The agent crashed more often than its restart policy allows.
-    Crashed,
+    Crashed = "crashed": Crash, Attempt;
     /// A template could not be rendered.
-    Template,
+    Template = "template": Work, Nothing;
     /// The work was cancelled.
-    Cancelled,
+    Cancelled = "cancelled": Work, Nothing;
     /// An error in callsheet itself.
-    Internal,
+    Internal = "internal": Bug, Nothing;
+}
+
+/// The cause of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureClass {
+    /// The provider; a person or time can mend it.
+    Provider,
+    /// A request that the provider does not take.
+    Request,
+    /// A limit that is no time limit.
+    Limit,
+    /// A time limit.
+    Time,
+    /// A person or a rule said no.
+    Denied,
+    /// An agent that crashed.
+    Crash,
+    /// An error in callsheet.
+    Bug,
+    /// The work itself.
+    Work,
+}
+
+/// What can mend a failure, from the least to the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Remedy {
+    /// Time: calls and tasks are tried again by default.
+    Time,
+    /// A new attempt of the whole task.
+    Attempt,
+    /// A new attempt, but only if `retry_on` names the kind: the interrupted work may have taken
+    /// effect.
+    Named,
+    /// No attempt: each would fail alike, as with a refused key, a bad template or a limit.
+    Nothing,
 }
 
 impl FailureKind {
-    /// Every kind, in the order of the declaration.
-    pub const ALL: [Self; 32] = [
-        Self::RateLimit,
-        Self::Overloaded,
-        Self::Timeout,
-        Self::IdleTimeout,
-        Self::Connection,
-        Self::ServerError,
-        Self::Auth,
-        Self::Quota,
-        Self::InvalidRequest,
-        Self::ContextOverflow,
-        Self::RequestTooLarge,
-        Self::Refusal,
-        Self::EmptyAnswer,
-        Self::OutputTruncated,
-        Self::OutputFormat,
-        Self::OutputSchema,
-        Self::CheckFailed,
-        Self::MaxIterations,
-        Self::Rejected,
-        Self::BadItems,
-        Self::InstancesFailed,
-        Self::CommandFailed,
-        Self::Interrupted,
-        Self::ToolError,
-        Self::Denied,
-        Self::GaveUp,
-        Self::MaxTurns,
-        Self::LimitReached,
-        Self::Crashed,
-        Self::Template,
-        Self::Cancelled,
-        Self::Internal,
-    ];
+    /// Returns true if the failure may pass with time and is retried by default.
+    #[must_use]
+    pub fn is_transient(self) -> bool {
+        self.remedy() == Remedy::Time
+    }
 
-    /// The kinds of failure that may pass with time and are retried by default.
-    pub const TRANSIENT: [Self; 6] = [
-        Self::RateLimit,
-        Self::Overloaded,
-        Self::Timeout,
-        Self::IdleTimeout,
-        Self::Connection,
-        Self::ServerError,
-    ];
+    /// Returns the kinds that need no more than this remedy, in the order of the table.
+    pub(crate) fn mended_by(most: Remedy) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |kind| kind.remedy() <= most)
+    }
 
     /// Returns true if the provider caused the failure and a person or time can mend the cause.
     #[must_use]
     pub fn may_heal(self) -> bool {
-        matches!(
-            self,
-            Self::RateLimit
-                | Self::Overloaded
-                | Self::IdleTimeout
-                | Self::Connection
-                | Self::ServerError
-                | Self::Auth
-                | Self::Quota
-        )
+        self.class() == FailureClass::Provider
     }
 
     /// Returns true if a conversation that ended with this failure is sound and can continue.
     #[must_use]
     pub fn keeps_conversation(self) -> bool {
         self.may_heal() || matches!(self, Self::Timeout | Self::EmptyAnswer | Self::Cancelled)
-    }
-
-    /// Returns the kind as it is written in records and in the configuration.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RateLimit => "rate_limit",
-            Self::Overloaded => "overloaded",
-            Self::Timeout => "timeout",
-            Self::IdleTimeout => "idle_timeout",
-            Self::Connection => "connection",
-            Self::ServerError => "server_error",
-            Self::Quota => "quota",
-            Self::Auth => "auth",
-            Self::InvalidRequest => "invalid_request",
-            Self::ContextOverflow => "context_overflow",
-            Self::RequestTooLarge => "request_too_large",
-            Self::Refusal => "refusal",
-            Self::EmptyAnswer => "empty_answer",
-            Self::OutputTruncated => "output_truncated",
-            Self::OutputFormat => "output_format",
-            Self::OutputSchema => "output_schema",
-            Self::CheckFailed => "check_failed",
-            Self::MaxIterations => "max_iterations",
-            Self::Rejected => "rejected",
-            Self::BadItems => "bad_items",
-            Self::InstancesFailed => "instances_failed",
-            Self::CommandFailed => "command_failed",
-            Self::Interrupted => "interrupted",
-            Self::ToolError => "tool_error",
-            Self::Denied => "denied",
-            Self::GaveUp => "gave_up",
-            Self::MaxTurns => "max_turns",
-            Self::LimitReached => "limit_reached",
-            Self::Crashed => "crashed",
-            Self::Template => "template",
-            Self::Cancelled => "cancelled",
-            Self::Internal => "internal",
-        }
     }
 }
 
@@ -284,6 +264,13 @@ mod tests {
             kept(&("x".to_owned() + &"é".repeat(OUTPUT_BYTES))).map(|k| k.len()),
             Some(OUTPUT_BYTES)
         );
+    }
+
+    #[test]
+    fn records_hold_the_names_of_the_table() {
+        for kind in FailureKind::ALL {
+            assert_eq!(serde_json::to_value(kind).expect("a name"), kind.as_str());
+        }
     }
 
     #[test]

@@ -307,7 +307,7 @@ impl ErrorClass {
     /// Returns true if the same request may succeed later.
     #[must_use]
     pub fn is_retryable(self) -> bool {
-        self != Self::ReplyTooLarge && FailureKind::TRANSIENT.contains(&self.kind())
+        self != Self::ReplyTooLarge && self.kind().is_transient()
     }
 
     /// Returns the tokens of the refused request and of the window, if the provider named them.

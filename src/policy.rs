@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::FailureKind;
+use crate::failure::{FailureKind, Remedy};
 
 /// Number of attempts for something that can fail, and the pauses between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Default for RetryPolicy {
             backoff_factor: 2.0,
             max_interval: Duration::from_secs(32),
             jitter: true,
-            retry_on: FailureKind::TRANSIENT.to_vec(),
+            retry_on: FailureKind::mended_by(Remedy::Time).collect(),
         }
     }
 }

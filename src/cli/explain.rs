@@ -67,7 +67,7 @@ mod tests {
             assert!(text.len() > 60, "{code}: {text}");
         }
         let mut wanted: BTreeSet<_> = crate::config::diagnostic_codes().into_iter().collect();
-        wanted.extend(FailureKind::ALL.map(FailureKind::as_str));
+        wanted.extend(FailureKind::ALL.iter().map(|kind| kind.as_str()));
         let exits = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "70", "74", "75", "130", "143"];
         wanted.extend(exits);
         let missing: Vec<_> = wanted.difference(&set).collect();

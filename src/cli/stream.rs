@@ -50,11 +50,11 @@ impl Stream {
     /// Returns the width and the height of the terminal; `None` if the stream is none.
     pub(super) fn size(self) -> Option<(usize, usize)> {
         let size = match self {
-            Self::Out => terminal_size::terminal_size_of(io::stdout()),
-            Self::Err => terminal_size::terminal_size_of(io::stderr()),
+            Self::Out => rustix::termios::tcgetwinsize(io::stdout()),
+            Self::Err => rustix::termios::tcgetwinsize(io::stderr()),
         };
-        let (width, height) = size.filter(|_| self.is_terminal())?;
-        Some((usize::from(width.0).max(1), usize::from(height.0).max(1)))
+        let size = size.ok().filter(|size| size.ws_col > 0 && size.ws_row > 0)?;
+        Some((usize::from(size.ws_col), usize::from(size.ws_row)))
     }
 
     /// Prints a text for people, without a newline at its end.

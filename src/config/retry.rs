@@ -4,34 +4,8 @@ use super::diagnostic::Problems;
 use super::names;
 use super::raw::Retry;
 use super::shape::Item;
-use crate::failure::FailureKind;
+use crate::failure::{FailureKind, Remedy};
 use crate::policy::RetryPolicy;
-
-/// The kinds of failure after which a new attempt of a whole task can succeed. A failure that every
-/// attempt would repeat (a refused key, a bad template, a limit) is not among them.
-const MENDABLE: [FailureKind; 15] = [
-    FailureKind::RateLimit,
-    FailureKind::Overloaded,
-    FailureKind::Timeout,
-    FailureKind::IdleTimeout,
-    FailureKind::Connection,
-    FailureKind::ServerError,
-    FailureKind::EmptyAnswer,
-    FailureKind::OutputTruncated,
-    FailureKind::OutputFormat,
-    FailureKind::OutputSchema,
-    FailureKind::CheckFailed,
-    FailureKind::MaxIterations,
-    FailureKind::CommandFailed,
-    FailureKind::ToolError,
-    FailureKind::Crashed,
-];
-
-/// Returns the kinds that `retry_on` can name. `Interrupted` is retried only if it is named,
-/// because the interrupted work may have taken effect.
-fn nameable() -> impl Iterator<Item = FailureKind> {
-    MENDABLE.into_iter().chain([FailureKind::Interrupted])
-}
 
 /// Returns the retry policy of model calls.
 pub(super) fn of_calls(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
@@ -41,7 +15,8 @@ pub(super) fn of_calls(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy 
 /// Returns the retry policy of a task. Without settings it has one attempt; with more attempts it
 /// retries every failure after which a new attempt can succeed.
 pub(super) fn of_task(raw: Option<&Retry>, problems: &Problems) -> RetryPolicy {
-    let base = RetryPolicy { retry_on: MENDABLE.to_vec(), ..RetryPolicy::never() };
+    let retry_on = FailureKind::mended_by(Remedy::Attempt).collect();
+    let base = RetryPolicy { retry_on, ..RetryPolicy::never() };
     settings(raw, base, problems)
 }
 
@@ -58,6 +33,7 @@ fn settings(raw: Option<&Retry>, base: RetryPolicy, problems: &Problems) -> Retr
 }
 
 fn kinds(items: &[Item<String>], problems: &Problems) -> Vec<FailureKind> {
+    let nameable = || FailureKind::mended_by(Remedy::Named);
     let kind = |Item { value: name, at }: &Item<String>| {
         let found = nameable().find(|kind| kind.as_str() == name);
         if found.is_none() {

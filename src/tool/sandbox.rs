@@ -10,8 +10,7 @@
 //! `namespaces` prepares the process that starts a command; `enter` restricts, with `mounts` and
 //! `filter`, what the policy says (`granted`); `init` waits for the command;
 //! `way_out` and `proxy` let it reach single hosts;
-//! `probe` tries to get out; `toolchains` finds what commands need to read; `seatbelt` writes the
-//! policy for macOS.
+//! `probe` tries to get out; `toolchains` finds what commands need to read.
 
 mod enter;
 mod filter;
@@ -23,7 +22,6 @@ pub mod place;
 mod probe;
 mod proxy;
 mod removal;
-mod seatbelt;
 pub mod toolchains;
 mod way_out;
 

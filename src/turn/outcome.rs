@@ -1,7 +1,7 @@
 //! What an outcome is in one word, and what is left of an agent that ended without an answer.
 
 use super::Outcome;
-use crate::failure::FailureKind;
+use crate::failure::FailureClass;
 use crate::output::Output;
 
 impl Outcome {
@@ -23,38 +23,14 @@ impl Outcome {
         match self {
             Self::Completed { .. } => "ok",
             Self::Cancelled { .. } => "cancelled",
-            Self::Failed { failure, .. } => match failure.kind {
-                FailureKind::MaxTurns
-                | FailureKind::MaxIterations
-                | FailureKind::LimitReached
-                | FailureKind::Timeout => "partial",
-                FailureKind::Crashed => "crashed",
-                FailureKind::Denied | FailureKind::Rejected => "denied",
-                FailureKind::RateLimit
-                | FailureKind::Overloaded
-                | FailureKind::IdleTimeout
-                | FailureKind::Connection
-                | FailureKind::ServerError
-                | FailureKind::Auth
-                | FailureKind::Quota
-                | FailureKind::InvalidRequest
-                | FailureKind::ContextOverflow
-                | FailureKind::RequestTooLarge
-                | FailureKind::Refusal
-                | FailureKind::EmptyAnswer
-                | FailureKind::OutputTruncated
-                | FailureKind::OutputFormat
-                | FailureKind::OutputSchema
-                | FailureKind::CheckFailed
-                | FailureKind::BadItems
-                | FailureKind::InstancesFailed
-                | FailureKind::CommandFailed
-                | FailureKind::Interrupted
-                | FailureKind::ToolError
-                | FailureKind::GaveUp
-                | FailureKind::Template
-                | FailureKind::Cancelled
-                | FailureKind::Internal => "failed",
+            Self::Failed { failure, .. } => match failure.kind.class() {
+                FailureClass::Limit | FailureClass::Time => "partial",
+                FailureClass::Crash => "crashed",
+                FailureClass::Denied => "denied",
+                FailureClass::Provider
+                | FailureClass::Request
+                | FailureClass::Bug
+                | FailureClass::Work => "failed",
             },
         }
     }
