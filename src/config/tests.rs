@@ -186,7 +186,10 @@ fn texts_that_are_not_this_file() {
         ),
         (
             "version = 1\nrequires = '>=99.1'\n[tasks.a]\nrun = 'x'\n",
-            &["2:12 requires the file asks for callsheet >=99.1; this is 0.1.0"],
+            &[concat!(
+                "2:12 requires the file asks for callsheet >=99.1; this is ",
+                env!("CARGO_PKG_VERSION")
+            )],
         ),
         (
             "version = 1\nrequires = 'new'\n[tasks.a]\nrun = 'x'\n",
