@@ -13,7 +13,7 @@ mod measure;
 #[path = "turns/provider.rs"]
 mod provider;
 #[expect(dead_code, reason = "the benchmark needs a part of what the tests need")]
-#[path = "../tests/support.rs"]
+#[path = "../tests/support/loopback.rs"]
 mod support;
 
 use std::sync::Arc;

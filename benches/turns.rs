@@ -24,7 +24,7 @@ mod provider;
 #[path = "turns/spread.rs"]
 mod spread;
 #[expect(dead_code, reason = "the benchmark needs a part of what the tests need")]
-#[path = "../tests/support.rs"]
+#[path = "../tests/support/loopback.rs"]
 mod support;
 #[path = "turns/work.rs"]
 mod work;

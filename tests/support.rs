@@ -1,17 +1,21 @@
-//! The test bench: parts that several integration tests and the benchmarks use.
-//!
-//! The paths are written out so that a benchmark can include this file from its own folder.
+//! The harnesses: what the tests of several folders share. `tests/README.md` says which to use when.
 
-#[path = "support/answer.rs"]
 pub(crate) mod answer;
-#[path = "support/asked.rs"]
 pub(crate) mod asked;
-#[path = "support/endless.rs"]
+pub(crate) mod context_server;
+#[path = "../src/context/testing.rs"]
+pub(crate) mod conversations;
+pub(crate) mod desk;
 pub(crate) mod endless;
-#[path = "support/provider.rs"]
+pub(crate) mod faults;
+#[path = "../benches/context/made.rs"]
+pub(crate) mod made;
+pub(crate) mod memory_journal;
 pub(crate) mod provider;
-#[path = "support/render.rs"]
+pub(crate) mod pty;
 pub(crate) mod render;
+pub(crate) mod test_run;
+pub(crate) mod users;
 
 /// Returns the number by which the machine knows a process that works in `workspace` and knows itself
 /// as `number`, perhaps in a process namespace of its own.

@@ -1,7 +1,7 @@
 //! Generated conversations, and the properties that every view of them must have.
 //!
 //! For tests only. The properties check the JSON that is sent, not what the view reports about
-//! itself, so that a wrong view cannot pass by wrong reports. `tests/suite.rs` includes this file
+//! itself, so that a wrong view cannot pass by wrong reports. `tests/support.rs` includes this file
 //! too.
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::desk::{Desk, wait};
+use crate::support::desk::{Desk, wait};
 
 /// A task that takes a moment, and one after it.
 const TASKS: &str = "[tasks.one]\nrun = 'sleep 0.2; echo one'\n[tasks.two]\nrun = 'echo two'\ndepends_on = ['one']\n";

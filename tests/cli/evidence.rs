@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
-use super::desk::Desk;
+use crate::support::desk::Desk;
 
 /// An agent that edits, tests, edits again, and has its child write a file with a hostile name.
 const SCRIPT: &str = r#"

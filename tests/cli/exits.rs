@@ -3,8 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use super::desk::{Desk, Done, OFFLINE, lines};
 use crate::support::answer::{Answer, Fault};
+use crate::support::desk::{Desk, Done, OFFLINE, lines};
 use crate::support::provider::Provider;
 
 const ONE_AGENT: &str = r#"
@@ -187,7 +187,7 @@ fn a_prompt_that_no_window_holds_is_a_failure_and_not_a_bill() {
     desk.write("agents.toml", &format!("{text}{tasks}"));
     let done = desk.call(&["run", "--json"]);
     assert_eq!(done.code, 1, "{}", done.err);
-    let events = super::desk::lines(&done.out);
+    let events = crate::support::desk::lines(&done.out);
     assert!(events.iter().all(|event| event["type"] != "model.requested"));
     let last = events.last().expect("the end");
     assert_eq!(last["data"]["tasks"]["t"]["error"]["kind"], "context_overflow");

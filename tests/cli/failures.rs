@@ -2,8 +2,8 @@
 
 use insta::assert_snapshot;
 
-use super::desk::{Desk, Done};
 use crate::support::answer::{Answer, Fault};
+use crate::support::desk::{Desk, Done};
 use crate::support::provider::Provider;
 
 /// A summary with ids, event numbers, durations and tokens replaced, and its exit code.

@@ -3,7 +3,7 @@
 
 use insta::assert_snapshot;
 
-use super::desk::{Desk, lines};
+use crate::support::desk::{Desk, lines};
 
 /// A text with ids, times and durations replaced.
 fn settled(desk: &Desk, text: &str) -> String {
@@ -110,7 +110,7 @@ fn the_file_is_found_from_a_folder_below() {
     let desk = Desk::commands("[tasks.one]\nrun = 'pwd'\n");
     desk.write("src/deep/x", "");
     let mut below = desk.command(&["run"]);
-    let done = super::desk::Done::of(below.current_dir(desk.path().join("src/deep")));
+    let done = crate::support::desk::Done::of(below.current_dir(desk.path().join("src/deep")));
     assert_eq!(done.code, 0, "{}", done.err);
     let root = desk.path().canonicalize().expect("it exists");
     assert!(
@@ -125,7 +125,7 @@ fn the_file_is_found_from_a_folder_below() {
     );
     assert_eq!(desk.runs().len(), 1);
     let mut ps = desk.command(&["ps"]);
-    let listed = super::desk::Done::of(ps.current_dir(desk.path().join("src/deep")));
+    let listed = crate::support::desk::Done::of(ps.current_dir(desk.path().join("src/deep")));
     assert!(listed.out.contains("desk  completed"), "{}", listed.out);
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use insta::assert_snapshot;
 
-use super::desk::{Desk, keys, lines};
+use crate::support::desk::{Desk, keys, lines};
 
 const BAD: &str = r#"version = 1
 nam = "x"

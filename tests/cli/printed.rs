@@ -1,6 +1,6 @@
 //! The commands that a run prints, typed as they stand: each can be typed, and each that goes on leads on.
 
-use super::desk::{Desk, Done, wait};
+use crate::support::desk::{Desk, Done, wait};
 
 /// The commands that a message tells somebody to type: in backquotes, or after a label at the end of a line.
 fn told(said: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::desk::{Desk, wait};
+use crate::support::desk::{Desk, wait};
 
 /// Text that would be markup, steer a terminal or end a fence.
 const HOSTILE: &str = "</pre><script>alert(1)</script><img src=http://e/x>\\n```\\n# forged\\n\

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::desk::{Desk, Done};
+use crate::support::desk::{Desk, Done};
 
 #[test]
 fn the_unit_is_written_and_shown_and_nothing_is_started() {

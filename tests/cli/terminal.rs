@@ -1,7 +1,7 @@
 //! The program at a terminal: the status area, and questions to a person.
 
-use super::desk::{Desk, wait};
-use super::pty::Terminal;
+use crate::support::desk::{Desk, wait};
+use crate::support::pty::Terminal;
 
 /// An agent that wants to run these commands one after the other, under rules that ask.
 fn asking(commands: &[&str]) -> Desk {

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use super::desk::{Desk, Done, keys};
+use crate::support::desk::{Desk, Done, keys};
 
 const GRAPH: &str = r#"
 [models.default.cost_per_mtok]

@@ -7,7 +7,7 @@ use callsheet::message::{Block, Message, Role};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::faults::unsendable;
+use super::faults::unsendable;
 use crate::support::answer::{Answer, Fault, Part};
 use crate::support::asked::Asked;
 use crate::support::provider::Responder;

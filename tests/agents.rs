@@ -1,0 +1,10 @@
+//! Agents at work: their tools, delegation, crashes, proposals, and what an agent leaves that ends without an answer.
+
+mod delegation;
+mod guests;
+pub(crate) mod own_tools;
+pub(crate) mod proposals;
+mod results;
+mod supervision;
+mod tools;
+mod unknown;

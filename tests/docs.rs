@@ -1,0 +1,7 @@
+//! What is written and shipped: the map of the code, examples, graphs, the survey.
+
+mod architecture;
+mod example_graphs;
+mod examples;
+mod survey;
+mod survey_script;

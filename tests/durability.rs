@@ -1,0 +1,21 @@
+//! Journals, resumes, retries and forks, over crashes, damage and full disks.
+
+mod accept;
+mod continuations;
+mod corpus;
+mod crash;
+mod damaged_journals;
+mod deaths;
+mod disk;
+mod fork;
+mod full_disk;
+mod interrupted;
+mod journal_format;
+mod lost_records;
+pub(crate) mod resume;
+mod resumed;
+mod retry;
+mod stop;
+mod stored;
+mod transcripts;
+mod wrapper;

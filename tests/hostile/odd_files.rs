@@ -1,0 +1,328 @@
+//! Files of a run directory that are no files: a run directory may come from anywhere, and a named pipe waits
+//! for a writer for ever.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use callsheet::journal::line::chain;
+
+use crate::support::desk::{Desk, Done, wait};
+
+/// A run of a model and two commands that was killed during the second.
+fn killed() -> Desk {
+    let script = "[[rules]]\nsay = 'done'\n";
+    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\n\
+                [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
+                [tasks.two]\nrun = 'echo two >> ledger'\ndepends_on = ['one']\n\
+                [tasks.three]\nrun = 'echo three >> ledger; test -e go || sleep 60'\n\
+                depends_on = ['two']\non_unknown = 'tell'\n";
+    let desk = Desk::offline(rest, script);
+    let run = desk.start(&["run"]);
+    wait("the last command", || desk.path().join("ledger").exists().then_some(()));
+    wait("its effect", || desk.read("ledger").contains("three").then_some(()));
+    run.signal("KILL");
+    run.end();
+    desk.write("go", "");
+    desk
+}
+
+fn copy(from: &Path, to: &Path) {
+    let done = Command::new("cp").arg("-a").args([from, to]).status().expect("cp");
+    assert!(done.success());
+}
+
+fn pipe(path: &Path) {
+    let _ = fs::remove_file(path);
+    let done = Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(done.success());
+}
+
+fn folder(path: &Path) {
+    let _ = fs::remove_file(path);
+    fs::create_dir(path).expect("a folder");
+}
+
+#[test]
+fn nobody_waits_for_what_is_no_file() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let names = [
+        "journal.jsonl",
+        "acknowledged",
+        "started",
+        "LOCK",
+        "snapshots/9.json",
+        "agents/one.jsonl",
+        "agents/one.log",
+        "agents/three.log",
+    ];
+    for name in names {
+        for make in [pipe, folder] {
+            fs::remove_dir_all(&run).expect("removed");
+            copy(&aside, &run);
+            make(&run.join(name));
+            for verb in [&["ps", "-a"][..], &["show"], &["tail"], &["resume", "--explain"]] {
+                let done = desk.call(verb);
+                assert!([0, 74].contains(&done.code), "{name}: {verb:?}: {}", done.err);
+                let is_journal = name == "journal.jsonl";
+                assert_eq!(done.code == 74, is_journal, "{name}: {verb:?}: {}", done.err);
+                assert!(!is_journal || done.err.contains("it is not a file"), "{}", done.err);
+                assert!(!is_journal || done.err.contains(&*run.to_string_lossy()), "{}", done.err);
+            }
+            for verb in ["resume", "rebuild"] {
+                let done = desk.call(&[verb, "desk"]);
+                assert!([0, 1, 74].contains(&done.code), "{name}: {verb}: {}", done.err);
+            }
+            assert_eq!(desk.read("ledger"), "two\nthree\n", "{name}");
+        }
+    }
+}
+
+fn zero(path: &Path) {
+    let _ = fs::remove_file(path);
+    symlink("/dev/zero", path).expect("a link");
+}
+
+/// A file of 100 GB that takes no space.
+fn huge(path: &Path) {
+    let _ = fs::remove_file(path);
+    fs::File::create(path).expect("a file").set_len(100 << 30).expect("its length");
+}
+
+/// Calls the program with little memory and little time.
+fn bounded(desk: &Desk, verb: &[&str]) -> Done {
+    let mut command = Command::new("timeout");
+    desk.bare(&mut command);
+    let limited = "ulimit -v 3000000; exec \"$@\"";
+    command.args(["30", "sh", "-c", limited, "sh", env!("CARGO_BIN_EXE_callsheet")]).args(verb);
+    Done::of(&mut command)
+}
+
+#[test]
+fn no_odd_file_fills_the_memory_or_leads_outside() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let outside = desk.path().join("outside");
+    let outside_link = |path: &Path| {
+        let _ = fs::remove_file(path);
+        symlink(&outside, path).expect("a link");
+    };
+    let names = [
+        "journal.jsonl",
+        "acknowledged",
+        "started",
+        "LOCK",
+        "snapshots/9.json",
+        "agents/one.jsonl",
+        "agents/one.log",
+        "answers/1.json",
+    ];
+    let verbs: [&[&str]; 8] = [
+        &["ps", "-a"],
+        &["show"],
+        &["show", "@one", "--transcript"],
+        &["tail"],
+        &["report"],
+        &["pending"],
+        &["cost"],
+        &["resume", "--explain"],
+    ];
+    let makers: [&dyn Fn(&Path); 3] = [&zero, &huge, &outside_link];
+    for name in names {
+        for (number, make) in makers.iter().enumerate() {
+            fs::write(&outside, "a file of the person\n").expect("written");
+            fs::remove_dir_all(&run).expect("removed");
+            copy(&aside, &run);
+            fs::create_dir_all(run.join("answers")).expect("a folder");
+            make(&run.join(name));
+            let is_journal = name == "journal.jsonl";
+            // Each verb on what it reads, and two of them on everything.
+            let few = if is_journal || name.ends_with("jsonl") { verbs.len() } else { 2 };
+            for verb in &verbs[..few] {
+                let done = bounded(&desk, verb);
+                assert!(
+                    [0, 1, 74].contains(&done.code),
+                    "{name}, {number}: {verb:?}: {}",
+                    done.err
+                );
+                assert!(!(done.out + &done.err).contains("of the person"), "{name}: {verb:?}");
+            }
+            if is_journal {
+                let told = bounded(&desk, &["show"]).err;
+                let reason = if number == 1 { "a line is longer than" } else { "it is a link" };
+                assert!(told.contains(reason), "{told}");
+            }
+            let resumed = bounded(&desk, &["resume", "desk"]);
+            assert!([0, 1, 74].contains(&resumed.code), "{name}, {number}: {}", resumed.err);
+            let kept = fs::read_to_string(&outside).expect("it is there");
+            assert_eq!(kept, "a file of the person\n", "{name}: it was written over");
+        }
+    }
+}
+
+#[test]
+fn a_run_whose_folders_lead_elsewhere_touches_nothing_there() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let outside = desk.path().join("outside");
+    let seen = || {
+        let mut names: Vec<_> = fs::read_dir(&outside)
+            .expect("it is there")
+            .map(|entry| entry.expect("an entry").path())
+            .map(|path| (path.clone(), fs::read(path).expect("a file")))
+            .collect();
+        names.sort();
+        names
+    };
+    fs::create_dir(&outside).expect("made");
+    for name in ["one.jsonl", "one.log", "notes.txt", "key.json"] {
+        fs::write(outside.join(name), "of the person\n").expect("written");
+    }
+    let before = seen();
+    for name in ["spool", "agents", "results", "snapshots", "reserve", ""] {
+        for call in [&["resume", "--all"][..], &["resume", "desk"]] {
+            let at = run.join(name);
+            let _ = fs::remove_dir_all(&run).or_else(|_| fs::remove_file(&run));
+            copy(&aside, &run);
+            let _ = fs::remove_dir_all(&at).or_else(|_| fs::remove_file(&at));
+            let at = at.to_string_lossy().trim_end_matches('/').to_owned();
+            let to = if name == "reserve" { outside.join("notes.txt") } else { outside.clone() };
+            symlink(to, &at).expect("a link");
+            let done = desk.call(call);
+            // A run goes on without a reserve; a link in the place of a run is none.
+            let goes_on = name == "reserve" || name.is_empty();
+            let told = format!("{name}, {call:?}: {} {}{}", done.code, done.out, done.err);
+            assert!(goes_on || (done.out + &done.err).contains("it is a link"), "{told}");
+            assert!(before == seen(), "{told}");
+        }
+    }
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}
+
+#[test]
+fn runs_that_cannot_be_listed_are_not_said_to_be_none() {
+    let desk = Desk::offline("[tasks.a]\nrun = 'true'\n", "");
+    for call in [&["ps"][..], &["pending"], &["resume", "--all"]] {
+        assert_eq!(desk.call(call).code, 0, "{call:?}: a folder that is not there holds no runs");
+    }
+    desk.write(".transcripts", "a file");
+    for call in [&["ps"][..], &["show"], &["pending"], &["resume", "--all"], &["tail", "desk"]] {
+        let done = desk.call(call);
+        let told = format!("{call:?}: {} {}{}", done.code, done.out, done.err);
+        assert!(done.code == 74 && done.err.contains("cannot be listed: "), "{told}");
+    }
+    // A link in its place would show the records of another project as those of this one.
+    let other = Desk::commands("[tasks.a]\nrun = 'true'\n");
+    other.good(&["run"]);
+    fs::remove_file(desk.path().join(".transcripts")).expect("removed");
+    symlink(other.path().join(".transcripts"), desk.path().join(".transcripts")).expect("a link");
+    for call in [&["ps"][..], &["show"], &["report"], &["resume", "--all"], &["cancel", "desk"]] {
+        let done = desk.call(call);
+        let told = format!("{call:?}: {} {}{}", done.code, done.out, done.err);
+        assert!(done.code == 74 && done.err.contains("it is a link; name the folder"), "{told}");
+    }
+    assert_eq!(desk.good(&["ps", "--state-dir", ".transcripts"]).matches("completed").count(), 1);
+}
+
+#[test]
+fn a_copy_of_a_run_is_not_gone_on_with() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = run.with_file_name("01900000-0000-7000-8000-000000000001");
+    copy(&run, &aside);
+    let id = aside.file_name().and_then(|name| name.to_str()).expect("an id");
+    let rows = desk.call(&["ps", "-a", "--json"]);
+    assert!(rows.code == 74 && rows.out.contains("\"copy\""), "{}{}", rows.out, rows.err);
+    for call in [&["resume", id][..], &["resume", id, "--explain"], &["resume", "--all"]] {
+        let done = desk.call(call);
+        assert!(done.code == 74 && done.err.contains("is a copy"), "{call:?}: {}", done.err);
+    }
+    // The last one has resumed the run itself.
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}
+
+/// Of a batch that was acknowledged nothing is lost by a crash: the end of its journal is not torn.
+#[test]
+fn a_journal_that_was_cut_amid_an_acknowledged_batch_is_refused() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let journal = run.join("journal.jsonl");
+    let whole = fs::read(&journal).expect("a journal");
+    let lines: Vec<&[u8]> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let before: usize = lines[..lines.len() / 2].iter().map(|line| line.len()).sum();
+    fs::write(&journal, &whole[..before + 7]).expect("written");
+    let _ = fs::remove_dir_all(run.join("snapshots"));
+    for call in [&["resume", "desk"][..], &["resume", "desk", "--explain"], &["resume", "--all"]] {
+        let done = desk.call(call);
+        assert!(done.code == 74 && done.err.contains("was acknowledged"), "{call:?}: {}", done.err);
+    }
+    let rows = desk.call(&["ps", "--json"]);
+    assert!(rows.code == 74 && rows.out.contains("\"lost\""), "{}{}", rows.out, rows.err);
+    fs::write(&journal, &whole).expect("written");
+    // Whole again, it goes on; the command that was killed fails its task, since nobody knows what it did.
+    let done = desk.call(&["resume", "desk"]);
+    assert!(done.code == 1 && !done.err.contains("was acknowledged"), "{}", done.err);
+    assert_eq!(desk.read("ledger").matches("two").count(), 1);
+}
+
+#[test]
+fn a_record_whose_list_of_tasks_is_not_whole_is_refused() {
+    let desk =
+        Desk::commands("[tasks.a]\nrun = 'true'\n[tasks.b]\nrun = 'false'\ndepends_on = ['a']\n");
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let run = desk.runs().pop().expect("a run");
+    let lines = fs::read_to_string(run.join("journal.jsonl")).expect("a journal");
+    for left in [&[][..], &["b"]] {
+        let (mut out, mut crc) = (Vec::new(), 0);
+        for line in lines.lines().take(2) {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("a record");
+            if let Some(tasks) = record["data"]["tasks"].as_array_mut() {
+                tasks.retain(|task| left.iter().any(|name| task["name"] == *name));
+            }
+            crc = chain(format!("{record}\n").as_bytes(), crc, &mut out).expect("a line");
+        }
+        fs::write(run.join("journal.jsonl"), out).expect("written");
+        for folder in ["snapshots", "acknowledged"] {
+            let _ = fs::remove_dir_all(run.join(folder));
+            let _ = fs::remove_file(run.join(folder));
+        }
+        for verb in [&["resume"][..], &["resume", "--explain"]] {
+            let done = desk.call(verb);
+            assert_eq!(done.code, 74, "{left:?} {verb:?}: {}{}", done.out, done.err);
+            assert!(done.err.contains("its list of tasks lacks `a`"), "{}", done.err);
+        }
+    }
+}
+
+#[test]
+fn an_attempt_without_its_agent_is_refused_and_does_not_wait_for_ever() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'false'\n");
+    assert_eq!(desk.call(&["run"]).code, 1);
+    let run = desk.runs().remove(0);
+    let journal = run.join("journal.jsonl");
+    let text = std::fs::read_to_string(&journal).expect("a journal");
+    let started =
+        text.lines().position(|line| line.contains("\"task.started\"")).expect("a record");
+    let front = |line: &str| line.rsplit_once(",\"crc\"").expect("a sum").0.to_owned();
+    let mut fronts: Vec<String> = text.lines().take(started + 1).map(front).collect();
+    // The batch ends with it.
+    let last = fronts.pop().expect("a record");
+    fronts.push(last.replace("\"be\":false", "\"be\":true"));
+    std::fs::write(&journal, crate::support::desk::sealed(fronts.iter().map(String::as_str)))
+        .expect("written");
+    for name in ["snapshots", "acknowledged", "started", "agents", "spool"] {
+        let at = run.join(name);
+        let _absent = std::fs::remove_dir_all(&at).or_else(|_| std::fs::remove_file(&at));
+    }
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 74, "{}{}", resumed.out, resumed.err);
+    assert!(resumed.err.contains("the agent of `t` is not recorded"), "{}", resumed.err);
+}

@@ -1,0 +1,88 @@
+//! The program at a pseudo-terminal, whose screen can be read.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
+
+use super::desk::{Desk, wait};
+
+/// A program at a pseudo-terminal.
+pub(crate) struct Terminal {
+    master: Box<dyn MasterPty + Send>,
+    input: Box<dyn Write + Send>,
+    pub(crate) child: Box<dyn Child + Send + Sync>,
+    screen: Arc<Mutex<vt100::Parser>>,
+    /// Everything that was written.
+    written: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    pub(crate) fn start(desk: &Desk, columns: u16, arguments: &[&str]) -> Self {
+        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_callsheet"));
+        command.args(arguments);
+        command.cwd(desk.path());
+        command.env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", desk.path());
+        command.env("XDG_STATE_HOME", desk.state());
+        command.env("TERM", "xterm");
+        let child = pair.slave.spawn_command(command).expect("started");
+        let mut output = pair.master.try_clone_reader().expect("a reader");
+        let input = pair.master.take_writer().expect("a writer");
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, columns, 500)));
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (shown, kept) = (screen.clone(), written.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                kept.lock().expect("no panic").extend_from_slice(&bytes[..length]);
+                shown.lock().expect("no panic").process(&bytes[..length]);
+            }
+        });
+        Self { master: pair.master, input, child, screen, written }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.screen.lock().expect("no panic").screen().contents()
+    }
+
+    /// Everything that was written so far, with the codes in it.
+    pub(crate) fn written(&self) -> String {
+        String::from_utf8_lossy(&self.written.lock().expect("no panic")).into_owned()
+    }
+
+    /// Waits until the screen shows a text.
+    pub(crate) fn until(&self, wanted: &str) -> String {
+        wait(wanted, || Some(self.text()).filter(|text| text.contains(wanted)))
+    }
+
+    pub(crate) fn types(&mut self, text: &str) {
+        self.input.write_all(text.as_bytes()).and_then(|()| self.input.flush()).expect("typed");
+    }
+
+    pub(crate) fn resize(&self, columns: u16) {
+        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.master.resize(size).expect("resized");
+        self.screen.lock().expect("no panic").screen_mut().set_size(40, columns);
+    }
+
+    pub(crate) fn end(mut self) -> (u32, String) {
+        let code = wait("the end of the program", || self.child.try_wait().expect("a child"));
+        // The last output may still be on its way.
+        let text = wait("the last line", || {
+            Some(self.text())
+                .filter(|text| text.contains("its events:") || text.contains("resume with"))
+        });
+        (code.exit_code(), text)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
