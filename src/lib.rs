@@ -85,7 +85,7 @@ pub use crate::tool::wrapper::serve_if_asked;
 #[doc(inline)]
 pub use crate::tool::{Ending, Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 #[doc(inline)]
-pub use crate::turn::Effect;
+pub use crate::tool_spec::Effect;
 
 // The layers, from bottom to top; imports point down only: words, decisions (pure), ports and their
 // implementations, actors, application, command line. A module is public where the tests or
@@ -105,6 +105,7 @@ pub mod message;
 pub mod output;
 mod printable;
 mod spending;
+mod tool_spec;
 
 mod admission;
 #[doc(hidden)]
@@ -113,6 +114,7 @@ pub use self::admission::simulation as governor;
 pub mod context;
 #[doc(hidden)]
 pub mod event;
+mod own_tool;
 mod permission;
 #[doc(hidden)]
 pub mod plan;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::rule::Rule;
+use crate::own_tool::OwnTool;
 
 /// The decision of the rules on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -193,25 +194,22 @@ impl Bound {
     }
 }
 
-/// Tools that are allowed when the configuration has no `[permissions]`: tools that only read, and
-/// tools that are steps of the agent itself and change nothing outside it.
-const HARMLESS: [&str; 9] = [
-    "read_file",
-    "glob",
-    "grep",
-    "todo_write",
-    "load_skill",
-    "delegate",
-    "compact",
-    "recall",
-    "give_up",
-];
+/// Returns the tools that are allowed when the configuration has no `[permissions]`: tools that only
+/// read, and tools that are steps of the agent itself and change nothing outside it.
+fn harmless() -> Vec<&'static str> {
+    let own = OwnTool::ALL.iter().filter(|tool| tool.is_given()).map(|tool| tool.name());
+    let mut tools: Vec<_> = [READ, "glob", "grep"].into_iter().chain(own).collect();
+    // Its place is older than the table of own tools. Results are kept under keys that hold the rules
+    // in this order.
+    tools.insert(4, "load_skill");
+    tools
+}
 
 impl Default for Permissions {
     /// Allows the harmless tools and asks about every other call: the rules of a configuration
     /// without `[permissions]`.
     fn default() -> Self {
-        let rules = HARMLESS.iter().filter_map(|tool| Rule::parse(tool).ok());
+        let rules = harmless().into_iter().filter_map(|tool| Rule::parse(tool).ok());
         Self {
             default: Verdict::Ask,
             allow: rules.collect(),
@@ -454,6 +452,14 @@ mod tests {
             let subject = Subject { whole: Some(whole.to_owned()), ..unclear.clone() };
             assert_eq!(exact.judge("bash", &subject).0, verdict, "{whole}");
         }
+    }
+
+    #[test]
+    fn the_default_rules_keep_their_bytes() {
+        let rules = serde_json::to_string(&Permissions::default().allow).expect("JSON");
+        let names = "read_file,glob,grep,todo_write,load_skill,delegate,compact,recall,give_up";
+        let expected = serde_json::to_string(&names.split(',').collect::<Vec<_>>());
+        assert_eq!(rules, expected.expect("JSON"), "kept results would be made again");
     }
 
     #[test]

@@ -2,8 +2,7 @@
 //!
 //! Implementations live in `tool/`. A tool may use plain data, decisions, the result store, the
 //! disk and the crash points; it never imports an actor or the journal. Tools that need the agent's
-//! own state or the supervisor (`delegate`, `compact`, `snip`, `recall`, `todo_write`) are steps of
-//! the agent: only their descriptions and arguments live here, in `steps.rs`.
+//! own state or its run are steps of the agent, and stand in [`own_tool`](crate::own_tool).
 
 pub mod bash;
 pub mod basis;
@@ -19,7 +18,6 @@ pub mod sandbox;
 pub mod search;
 pub mod skills;
 pub mod spool;
-pub mod steps;
 pub mod survey;
 pub mod under_way;
 pub mod workspace;
@@ -45,27 +43,11 @@ use crate::tool::environment::Environment;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
-use crate::turn::{Effect, FileChange, Process};
+pub use crate::tool_spec::ToolSpec;
+use crate::turn::{FileChange, Process};
 
 /// A future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// Description of a tool: the part that a model reads, and the part that callsheet acts on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ToolSpec {
-    /// Name of the tool.
-    pub name: Name,
-    /// Description of the tool for the model.
-    pub description: String,
-    /// JSON Schema of the arguments, of type `object`.
-    pub input_schema: Json,
-    /// Effect that a repeated call would have.
-    #[serde(skip)]
-    pub effect: Effect,
-    /// True if a call changes nothing: such calls of one turn run in parallel.
-    #[serde(skip)]
-    pub reads_only: bool,
-}
 
 /// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -443,3 +425,6 @@ impl std::fmt::Debug for Toolbox {
         f.debug_set().entries(self.tools.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

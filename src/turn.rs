@@ -26,32 +26,7 @@ use crate::spec::run_by_others::ChangedForOthers;
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
 pub use self::shortfalls::Shortfalls;
-
-/// Effect that a repeated call would have on the world; decides whether a lost call runs again
-/// after a crash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Effect {
-    /// None: the call may run again.
-    Pure,
-    /// The target honours the call's key: the call may run again with the same key.
-    Keyed,
-    /// The state of the target shows if the call has happened.
-    Checked,
-    /// It must not be repeated blindly.
-    Once,
-}
-
-impl Effect {
-    /// Returns true if a call that was cut short may simply run again.
-    #[must_use]
-    pub fn is_repeatable(self) -> bool {
-        match self {
-            Self::Pure | Self::Keyed => true,
-            Self::Checked | Self::Once => false,
-        }
-    }
-}
+pub use crate::tool_spec::Effect;
 
 /// Program of an agent: the work that it was started for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -395,15 +370,6 @@ pub enum ResultSource {
     /// The call was run and returned what the view shows already; the result refers to that.
     Unchanged,
 }
-
-/// Name of the tool by which an agent asks a person.
-pub const ASK_PERSON_TOOL: &str = "ask_person";
-
-/// Name of the tool by which an agent proposes tasks for the run.
-pub const PROPOSE_TASKS_TOOL: &str = "propose_tasks";
-
-/// Name of the tool by which an agent says that it cannot do its work.
-pub const GIVE_UP_TOOL: &str = "give_up";
 
 /// `tool.finished`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

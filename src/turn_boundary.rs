@@ -34,10 +34,11 @@ use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::Name;
 use crate::message::Json;
+use crate::own_tool::OwnCall;
 use crate::spec::capability::Capabilities;
 use crate::spec::{ModelSpec, Thinking};
 use crate::turn::Outcome;
-use crate::turn_machine::{Machine, PendingCall, Step, snip_keep};
+use crate::turn_machine::{Machine, PendingCall, Step};
 
 /// Most times in a row that a provider may stop after a summary and nothing else. A second such
 /// stop made no headway, so the next request asks for a plain reply.
@@ -267,16 +268,12 @@ impl<'a> Boundary<'a> {
     fn answer(&self, calls: &mut [PendingCall]) {
         let (preset, reads) = (self.terms.preset, self.machine.inventory().reads());
         for pending in calls {
-            match (pending.call.name.as_str(), preset.snip()) {
-                ("snip", Some(snip)) => {
-                    let Some(keep) = snip_keep(&pending.call) else { continue };
-                    let snipped = self.ask(|view, around| snip.answer(view, around, keep));
-                    pending.answer = Some(Json::encode(&snipped).as_str().to_owned());
-                }
-                ("read_file", _) if preset.unchanged_stub => {
-                    pending.repeats = reads.repeated(&pending.call, &self.view);
-                }
-                _ => {}
+            if let (Some(OwnCall::Snip(asked)), Some(snip)) = (pending.callee.call(), preset.snip())
+            {
+                let snipped = self.ask(|view, around| snip.answer(view, around, asked.keep));
+                pending.answer = Some(Json::encode(&snipped).as_str().to_owned());
+            } else if pending.call.name == "read_file" && preset.unchanged_stub {
+                pending.repeats = reads.repeated(&pending.call, &self.view);
             }
         }
     }

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use self::calls::CallState;
-pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome, snip_keep};
+pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;

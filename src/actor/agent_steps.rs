@@ -311,8 +311,7 @@ async fn announce(
     };
     let records = context.record([intended]).await?;
     crash::pass(Point::AfterIntent);
-    let (repeats, answer) = (None, None);
-    Ok((records, PendingCall { key, index, call, effect, repeats, answer }))
+    Ok((records, PendingCall::new(key, index, call, effect)))
 }
 
 /// Records the agent's end, and before it the results that close its open calls.

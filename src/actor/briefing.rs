@@ -15,10 +15,11 @@ use crate::context::layers::preset::Preset;
 use crate::context::measure;
 use crate::id::Name;
 use crate::model::Head;
+use crate::own_tool::{OwnTool, Wording};
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, Limits};
 use crate::tool::workspace::Workspace;
-use crate::tool::{ToolSpec, Toolbox, skills, steps};
+use crate::tool::{ToolSpec, Toolbox, skills};
 
 /// The presets that offer `recall` to every agent. The presets that reproduce a teaching design
 /// keep the tools of that design; there, and under `off`, an agent has `recall` only if it lists
@@ -163,20 +164,21 @@ impl Stock<'_> {
     /// presets that offer it to every agent ([`RECALLING`]), but not for an agent without tools: it
     /// has only one turn, so nothing leaves its view.
     fn offered_tools(&self, spec: &AgentSpec, place: TreePosition) -> Vec<ToolSpec> {
-        let tools = spec.tools.iter().filter(|name| place.is_main || name.as_str() != "snip");
-        let named = tools.filter_map(|name| match self.tools.get(name.as_str()) {
+        let known = spec.sub_agents.iter().filter_map(|name| self.agents.get(name));
+        let helpers: Vec<_> = known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
+        let wording = Wording {
+            helpers: place.delegates.then_some(&helpers),
+            compact: &self.preset.compact_tool,
+            snip: self.preset.snip_tool.as_ref().filter(|_| place.is_main),
+        };
+        let named = spec.tools.iter().filter_map(|name| match self.tools.get(name.as_str()) {
             Some(tool) => Some(tool.spec().clone()),
-            None => steps::named(name.as_str(), self.preset),
+            None => OwnTool::named(name.as_str())?.spec(&wording),
         });
         let mut tools: Vec<_> = named.collect();
-        if place.delegates {
-            let known = spec.sub_agents.iter().filter_map(|name| self.agents.get(name));
-            let helpers: Vec<_> =
-                known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
-            tools.push(steps::delegate(&helpers));
-        }
+        tools.extend(OwnTool::Delegate.spec(&wording));
         if !tools.is_empty() && RECALLING.contains(&self.preset.name.as_str()) {
-            tools.push(steps::recall());
+            tools.extend(OwnTool::Recall.spec(&wording));
         }
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);

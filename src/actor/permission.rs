@@ -12,6 +12,7 @@ use super::step::StepContext;
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
+use crate::own_tool::{OwnTool, Permission, WaitsFor};
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
 use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
@@ -21,7 +22,6 @@ use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::{Change, ToolError, bash};
 use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
-use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 use crate::turn_machine::PendingCall;
 
 /// Whether a call may run.
@@ -44,20 +44,25 @@ struct Judged<'a> {
 
 /// Returns true if the rules allow a call without asking a person.
 pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
-    if name == GIVE_UP_TOOL {
+    let own = OwnTool::named(name);
+    if own.is_some_and(|own| own.permission() == Permission::NotNeeded) {
         return true;
     }
     let Some(spec) = &context.spec else { return true };
     match judged(context, spec, name, input).verdict {
         Verdict::Allow => true,
         Verdict::Deny => false,
-        // They ask by themselves.
-        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => true,
+        Verdict::Ask if asks_by_itself(own) => true,
         Verdict::Ask => {
             let nobody = context.services.asker.is_none();
             nobody && spec.permissions.non_interactive == NonInteractive::Allow
         }
     }
+}
+
+/// Returns true for a tool that asks a person, whatever the rules say.
+fn asks_by_itself(own: Option<OwnTool>) -> bool {
+    own.is_some_and(|own| own.waits_for() == WaitsFor::Person)
 }
 
 /// Returns the verdict of the rules on a call.
@@ -83,17 +88,17 @@ fn subject(context: &StepContext, name: &str, input: &Json) -> Subject {
             let workspace = &context.services.workspace;
             bash::locate(tool.subject(input, workspace), &path, workspace.root_path())
         }
-        Some(tool) if name != "delegate" => tool.subject(input, &context.services.workspace),
+        Some(tool) if OwnTool::named(name).is_none() => {
+            tool.subject(input, &context.services.workspace)
+        }
         Some(_) | None => Subject::of(name, rule_texts(context, name, input)),
     }
 }
 
 /// Returns the texts by which rules may name a call.
 fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
-    if name == "delegate" {
-        // A rule names the agent to which a job is delegated.
-        let agent = input.to_value()["agent"].as_str().map(str::to_owned);
-        return agent.into_iter().collect();
+    if let Some(own) = OwnTool::named(name) {
+        return own.rule_texts(input);
     }
     let tool = context.services.tools.get(name);
     let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
@@ -133,7 +138,7 @@ pub(super) async fn decide(
         Verdict::Allow => allowed,
         Verdict::Deny => Decision::Denied(format!("Permission denied: {}.", because())),
         // A person who does not want the question need not answer it.
-        Verdict::Ask if name == ASK_PERSON_TOOL || name == PROPOSE_TASKS_TOOL => allowed,
+        Verdict::Ask if asks_by_itself(call.callee.own()) => allowed,
         Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
             (None, NonInteractive::Allow) => allowed,
             (None, NonInteractive::Deny) => {

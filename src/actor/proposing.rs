@@ -12,13 +12,13 @@ use super::step::StepContext;
 use super::work::{self, Helper};
 use crate::id::Name;
 use crate::message::Json;
+use crate::own_tool::{OwnTool, ProposeTasks};
 use crate::permission::Permissions;
 use crate::run_machine::{Proposal, Refused};
 use crate::spec::TaskSpec;
 use crate::spec::sandbox::Confinement;
 use crate::tool::sandbox::Sandbox;
-use crate::tool::steps::ProposeTasksInput;
-use crate::tool::{ToolError, ToolOutput, arguments};
+use crate::tool::{ToolError, ToolOutput};
 use crate::turn_machine::PendingCall;
 
 /// The most bytes of a proposal: more than 200 tasks need, and what a person can still read.
@@ -31,8 +31,8 @@ const BYTES: usize = 256 << 10;
 pub(super) async fn propose(
     context: &StepContext,
     call: &PendingCall,
+    ProposeTasks { tasks: text }: &ProposeTasks,
 ) -> Result<ToolOutput, ToolError> {
-    let ProposeTasksInput { tasks: text } = arguments(&call.call.input)?;
     if text.len() > BYTES {
         return Err(ToolError::Arguments(format!("`tasks` has more than {BYTES} bytes")));
     }
@@ -42,7 +42,7 @@ pub(super) async fn propose(
     // A resumed agent repeats a call whose result was not recorded.
     let proposed = match planner.has(&call.key) {
         true => Proposed { is_allowed: true, ..Proposed::default() },
-        false => match read(context, planner, &text).await? {
+        false => match read(context, planner, text).await? {
             Ok(proposed) => proposed,
             Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
         },
@@ -88,9 +88,10 @@ fn is_free(context: &StepContext, tasks: &[TaskSpec]) -> bool {
         || !above.is_empty()
         || context.confinement.and(spec.confinement) != Confinement::default();
     let mut others = tasks.iter().flat_map(TaskSpec::agents).filter(|agent| **agent != spec.name);
+    let delegate = OwnTool::Delegate.name();
     let may_delegate = |agent: &Name| {
         context.depth < context.services.limits.max_depth
-            && permission::is_allowed(context, "delegate", &Json::encode(&json!({"agent": agent})))
+            && permission::is_allowed(context, delegate, &Json::encode(&json!({"agent": agent})))
     };
     !is_bound && others.all(may_delegate)
 }

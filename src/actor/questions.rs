@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use super::mail::SupervisorMsg;
 use super::step::{SlotReturn, StepContext, take_slot};
 use crate::model::BoxFuture;
+use crate::own_tool::AskPerson;
 use crate::run_machine::Ask;
 use crate::run_state::questions::Answered;
-use crate::tool::steps::AskPersonInput;
-use crate::tool::{ToolError, ToolOutput, arguments};
+use crate::tool::{ToolError, ToolOutput};
 use crate::turn::question::{ApprovalAsked, ApprovalKind, CHOICES, MESSAGE_BYTES, PersonsAnswer};
 use crate::turn_machine::PendingCall;
 
@@ -76,8 +76,8 @@ pub(super) async fn ask(
 pub(super) async fn ask_person(
     context: &StepContext,
     call: &PendingCall,
+    AskPerson { question, choices }: &AskPerson,
 ) -> Result<ToolOutput, ToolError> {
-    let AskPersonInput { question, choices } = arguments::<AskPersonInput>(&call.call.input)?;
     if question.trim().is_empty() {
         return Err(ToolError::Arguments("`question` is blank".to_owned()));
     }
@@ -90,8 +90,8 @@ pub(super) async fn ask_person(
         let problem = format!("`choices` may be {most}, of {longest} bytes each");
         return Err(ToolError::Arguments(problem));
     }
-    let asked = ApprovalAsked::new(call.key.as_str(), ApprovalKind::Question, &question);
-    let asked = ApprovalAsked { tool: call.call.name.clone(), choices, ..asked };
+    let asked = ApprovalAsked::new(call.key.as_str(), ApprovalKind::Question, question);
+    let asked = ApprovalAsked { tool: call.call.name.clone(), choices: choices.clone(), ..asked };
     let Answered { answer, .. } = ask(context, asked, None).await?;
     Ok(match (answer.allowed, answer.text) {
         (true, text) => ToolOutput::ok(text.unwrap_or_default()),

@@ -17,9 +17,9 @@ use crate::disk;
 use crate::event::SharedRecord;
 use crate::journal::results;
 use crate::journal::transcript::Transcript;
+use crate::own_tool;
 use crate::redaction::Secrets;
 use crate::store::{self, StoreError};
-use crate::tool::steps::RecallInput;
 use crate::tool::{ToolError, ToolOutput};
 
 /// Bytes of a stored result that are read at once: 64 KiB.
@@ -32,9 +32,9 @@ const CHUNK: u64 = 64 * 1024;
 /// read.
 pub(super) async fn recall(
     context: &StepContext,
-    input: RecallInput,
+    asked: &own_tool::Recall,
 ) -> Result<ToolOutput, ToolError> {
-    let query = input.query()?;
+    let query = Query::of(asked).map_err(ToolError::Arguments)?;
     tokio::select! {
         () = context.cancel.cancelled() => Err(ToolError::Cancelled),
         answer = answer(context, query) => answer.map(ToolOutput::ok),

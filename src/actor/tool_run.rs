@@ -23,19 +23,15 @@ use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Settled};
 use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};
-use crate::context::recall::RECALL_TOOL;
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
+use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, Permission, WaitsFor};
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::basis::Basis;
-use crate::tool::steps::{CompactInput, DelegateInput, GiveUpInput, SnipInput, TodoInput};
 use crate::tool::under_way::Mark;
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, arguments};
-use crate::turn::{
-    ASK_PERSON_TOOL, Effect, GIVE_UP_TOOL, Outcome, PROPOSE_TASKS_TOOL, ResultSource, ToolFinished,
-    ToolStarted,
-};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -56,7 +52,7 @@ pub(super) async fn run(
 ) -> Result<Vec<SharedRecord>, StepError> {
     let mut records = Vec::new();
     for group in groups(context, calls) {
-        let delegates = group.iter().any(|call| call.call.name == "delegate");
+        let waits = group.iter().any(delegates);
         let has_waited = Arc::new(AtomicBool::new(false));
         let slot_return = match group.len() {
             1 => SlotReturn::AtOnce,
@@ -72,11 +68,16 @@ pub(super) async fn run(
         if context.cancel.is_cancelled() {
             return Ok(records);
         }
-        if delegates || has_waited.load(Ordering::Relaxed) {
+        if waits || has_waited.load(Ordering::Relaxed) {
             take_slot(context).await;
         }
     }
     Ok(records)
+}
+
+/// Returns true if a call waits for child agents.
+fn delegates(call: &PendingCall) -> bool {
+    call.callee.own().is_some_and(|own| own.waits_for() == WaitsFor::Children)
 }
 
 /// Returns the calls in order, in groups: the calls of a group may run at the same time.
@@ -119,7 +120,7 @@ async fn run_group(
     let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
     for call in group {
         let (context, room) = (context.clone(), room.clone());
-        let is_delegation = call.call.name == "delegate";
+        let is_delegation = delegates(&call);
         let ticket = if is_delegation { Ticket::after(&mut before) } else { Ticket::default() };
         let (of, made) = (context.clone(), call.clone());
         let run = async move {
@@ -275,56 +276,78 @@ async fn dispatch(
     if let Some(tool) = context.services.tools.get(name) {
         tool.check(input)?;
     }
-    // An agent that is denied everything must still be able to say so.
-    let basis = match name {
-        GIVE_UP_TOOL => Basis::default(),
+    let basis = match call.callee.own().map(OwnTool::permission) {
+        Some(Permission::NotNeeded) => Basis::default(),
         _ => match permission::decide(context, call).await? {
             Decision::Allowed(basis) => basis,
             Decision::Denied(reason) => return Ok(ToolOutput::denied(reason)),
         },
     };
-    match name {
-        "delegate" => delegate(context, call, ticket).await,
-        "compact" => {
-            arguments::<CompactInput>(input)?;
-            let tool = &context.services.compaction.preset.compact_tool;
-            Ok(ToolOutput::ok(tool.compact_answer.as_str()))
+    match &call.callee {
+        Callee::Own(_, own) => {
+            let own = own.as_ref().map_err(|why| ToolError::Arguments(why.clone()))?;
+            step(context, call, own, ticket).await
         }
-        GIVE_UP_TOOL => arguments::<GiveUpInput>(input)?.answer(),
-        "snip" => {
-            let SnipInput { .. } = arguments(input)?;
-            let answer = call.answer.clone();
-            answer
-                .map(ToolOutput::ok)
-                .ok_or_else(|| ToolError::Failed("nothing to drop".to_owned()))
-        }
-        ASK_PERSON_TOOL => questions::ask_person(context, call).await,
-        PROPOSE_TASKS_TOOL => proposing::propose(context, call).await,
-        RECALL_TOOL => recall::recall(context, arguments(input)?).await,
-        "todo_write" => Ok(ToolOutput::ok(arguments::<TodoInput>(input)?.answer())),
-        _ => {
-            let Some(tool) = context.services.tools.get(name).cloned() else {
-                return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
-            };
-            let _under_way = under_way(context, call)?;
-            begin(context, call, &tool).await?;
-            let tool_context = ToolContext { basis, ..tool_context(context, call.key.clone()) };
-            let work = tool.call(input.clone(), tool_context);
-            let Some(limit) = tool.time_limit() else { return work.await };
-            let mut work = std::pin::pin!(work);
-            tokio::select! {
-                result = tokio::time::timeout(limit, work.as_mut()) => {
-                    return result.unwrap_or(Err(ToolError::Timeout(limit)));
-                }
-                // The work is not dropped here: a command that receives the signal to end may
-                // report its result within the grace period.
-                () = context.cancel.cancelled() => {}
-            }
-            let grace = context.services.limits.grace_period;
-            let result = tokio::time::timeout(grace, work).await;
-            result.unwrap_or(Err(ToolError::Cancelled))
-        }
+        Callee::Other => work_outside(context, call, basis).await,
     }
+}
+
+/// Takes a step of the agent itself.
+async fn step(
+    context: &StepContext,
+    call: &PendingCall,
+    own: &OwnCall,
+    ticket: Ticket,
+) -> Result<ToolOutput, ToolError> {
+    Ok(match own {
+        OwnCall::Delegate(job) => return delegate(context, call, job, ticket).await,
+        OwnCall::AskPerson(asked) => return questions::ask_person(context, call, asked).await,
+        OwnCall::ProposeTasks(tasks) => return proposing::propose(context, call, tasks).await,
+        OwnCall::Recall(asked) => return recall::recall(context, asked).await,
+        OwnCall::TodoWrite(list) => ToolOutput::ok(list.answer()),
+        OwnCall::Compact(_) => {
+            let tool = &context.services.compaction.preset.compact_tool;
+            ToolOutput::ok(tool.compact_answer.as_str())
+        }
+        OwnCall::Snip(_) => {
+            let answer = call.answer.clone();
+            let nothing = || ToolError::Failed("nothing to drop".to_owned());
+            ToolOutput::ok(answer.ok_or_else(nothing)?)
+        }
+        OwnCall::GiveUp(why) => {
+            why.reason().map_err(ToolError::Arguments)?;
+            ToolOutput::ok("The task ends as failed, with this reason.")
+        }
+    })
+}
+
+/// Calls a tool that works outside the agent.
+async fn work_outside(
+    context: &StepContext,
+    call: &PendingCall,
+    basis: Basis,
+) -> Result<ToolOutput, ToolError> {
+    let name = call.call.name.as_str();
+    let Some(tool) = context.services.tools.get(name).cloned() else {
+        return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
+    };
+    let _under_way = under_way(context, call)?;
+    begin(context, call, &tool).await?;
+    let tool_context = ToolContext { basis, ..tool_context(context, call.key.clone()) };
+    let work = tool.call(call.call.input.clone(), tool_context);
+    let Some(limit) = tool.time_limit() else { return work.await };
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        result = tokio::time::timeout(limit, work.as_mut()) => {
+            return result.unwrap_or(Err(ToolError::Timeout(limit)));
+        }
+        // The work is not dropped here: a command that receives the signal to end may
+        // report its result within the grace period.
+        () = context.cancel.cancelled() => {}
+    }
+    let grace = context.services.limits.grace_period;
+    let result = tokio::time::timeout(grace, work).await;
+    result.unwrap_or(Err(ToolError::Cancelled))
 }
 
 /// Marks a call that would be made again if the process died, and refuses it if the process has died of it
@@ -365,20 +388,21 @@ async fn begin(
 async fn delegate(
     context: &StepContext,
     call: &PendingCall,
+    job: &Delegate,
     mut ticket: Ticket,
 ) -> Result<ToolOutput, ToolError> {
-    let input: DelegateInput = arguments(&call.call.input)?;
     let helpers = context.spec.as_ref().map(|spec| spec.sub_agents.as_slice()).unwrap_or_default();
-    if !helpers.contains(&input.agent) {
+    if !helpers.contains(&job.agent) {
         let names: Vec<_> = helpers.iter().map(crate::id::Name::as_str).collect();
-        let problem = format!("agent `{}` is not one of: {}", input.agent, names.join(", "));
+        let problem = format!("agent `{}` is not one of: {}", job.agent, names.join(", "));
         return Err(ToolError::Arguments(problem));
     }
-    if input.prompt.trim().is_empty() {
+    if job.prompt.trim().is_empty() {
         // No provider accepts a message without text.
         return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
     }
-    let (timeout, output_schema) = (input.time_limit()?, input.schema()?);
+    let timeout = job.time_limit().map_err(ToolError::Arguments)?;
+    let output_schema = job.schema().map_err(ToolError::Arguments)?;
     // The wait begins before the mail is sent: the child may have ended long ago (the agent was
     // restarted, or its run was resumed), and then the answer comes at once.
     let result = context.answers.children.expect(call.key.clone());
@@ -388,8 +412,8 @@ async fn delegate(
         task: context.task.clone(),
         depth: context.depth + 1,
         call: call.key.clone(),
-        agent: input.agent,
-        prompt: input.prompt,
+        agent: job.agent.clone(),
+        prompt: job.prompt.clone(),
         timeout,
         output_schema,
     }));

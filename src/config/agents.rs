@@ -10,33 +10,18 @@ use super::raw::Agent;
 use super::shape::{Entry, Field, Item};
 use super::{Setting, answers, foreign, names, sandbox};
 use crate::id::Name;
+use crate::own_tool::{OwnTool, Permission, WaitsFor};
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
 use crate::tool::bash;
-use crate::turn::{ASK_PERSON_TOOL, GIVE_UP_TOOL, PROPOSE_TASKS_TOOL};
 
 /// Code of the warning about a rule that allows more than its text shows.
 pub(crate) const LOOSE_RULE: &str = "loose_rule";
 
-/// Names of the tools that are built in.
-pub(super) const TOOLS: [&str; 15] = [
-    ASK_PERSON_TOOL,
-    PROPOSE_TASKS_TOOL,
-    "bash",
-    "read_file",
-    "write_file",
-    "edit_file",
-    "glob",
-    "grep",
-    "todo_write",
-    "load_skill",
-    "delegate",
-    "compact",
-    "recall",
-    "snip",
-    "give_up",
-];
+/// Names of the built-in tools that work outside the agent.
+const TOOLS: [&str; 7] =
+    ["bash", "read_file", "write_file", "edit_file", "glob", "grep", "load_skill"];
 
 /// Directory of the skills, below the workspace root.
 const SKILLS: &str = ".agents/skills";
@@ -150,16 +135,17 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
                 }
             }
         }
-        if tool == "delegate" && sub_agents.is_empty() {
+        if tool == OwnTool::Delegate.name() && sub_agents.is_empty() {
             let message = "`delegate` is listed, but there is nobody to delegate to";
             let help = "name them in `sub_agents`";
             problems.warning("no_sub_agents", &at.value, message, help);
         }
         found.extend(Name::new(tool));
     }
-    let steps = [("delegate", !sub_agents.is_empty()), ("load_skill", !raw.skills.is_empty())];
-    let steps = steps.into_iter().filter(|(_, is_due)| *is_due);
-    found.extend(steps.filter_map(|(tool, _)| Name::new(tool).ok()));
+    let delegate = OwnTool::Delegate.name();
+    let due = [(delegate, !sub_agents.is_empty()), ("load_skill", !raw.skills.is_empty())];
+    let due = due.into_iter().filter(|(_, is_due)| *is_due);
+    found.extend(due.filter_map(|(tool, _)| Name::new(tool).ok()));
     found.sort();
     found.dedup();
     found
@@ -168,8 +154,13 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
 /// Returns the names of the built-in tools, of those that an embedding program adds, and of those
 /// in `[tools]`.
 fn all_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
-    let own = setting.raw.tools.names();
-    TOOLS.into_iter().chain(setting.sources.extra_tools.iter().map(Name::as_str)).chain(own)
+    given_tools(setting).chain(setting.raw.tools.names())
+}
+
+/// Returns the names of the tools that are there before `[tools]` adds any.
+pub(super) fn given_tools(setting: Setting<'_>) -> impl Iterator<Item = &str> {
+    let own = OwnTool::ALL.iter().map(|tool| tool.name());
+    TOOLS.into_iter().chain(own).chain(setting.sources.extra_tools.iter().map(Name::as_str))
 }
 
 fn skills(setting: Setting<'_>, raw: &Agent) -> Vec<String> {
@@ -322,9 +313,11 @@ fn warn_of_denied_tools(
 ) {
     for Item { value: tool, at } in raw.tools.iter() {
         let is_known = all_tools(setting).any(|known| known == tool);
-        // These need no permission, unless a rule denies them.
-        let asks = tool == ASK_PERSON_TOOL || tool == PROPOSE_TASKS_TOOL;
-        let is_free = tool == GIVE_UP_TOOL || asks && !permissions.always_denies(tool);
+        let is_free = OwnTool::named(tool).is_some_and(|own| {
+            // A tool that asks by itself needs no permission, unless a rule denies it.
+            let asks = own.waits_for() == WaitsFor::Person && !permissions.always_denies(tool);
+            asks || own.permission() == Permission::NotNeeded
+        });
         if !is_known || is_free || permissions.can_allow(tool) {
             continue;
         }

@@ -2,6 +2,8 @@
 //!
 //! Pure. A suggestion by likeness cannot find these, because the words look different.
 
+use crate::own_tool::OwnTool;
+
 /// Keys of other orchestrators, by the section in which they are written. A section is the path of
 /// a table with `NAME` for each name that the user chose.
 const KEYS: &[(&str, &[&str], &str)] = &[
@@ -93,8 +95,8 @@ const TOOLS: &[(&[&str], &str)] = &[
     (&["Edit", "MultiEdit", "edit", "str_replace", "apply_patch", "patch"], "edit_file"),
     (&["Glob", "LS", "ls", "list_files", "find", "list_directory"], "glob"),
     (&["Grep", "search", "rg", "search_files"], "grep"),
-    (&["Task", "Agent", "task", "spawn_agent", "handoff"], "delegate"),
-    (&["TodoWrite", "todo", "TodoRead"], "todo_write"),
+    (&["Task", "Agent", "task", "spawn_agent", "handoff"], OwnTool::Delegate.name()),
+    (&["TodoWrite", "todo", "TodoRead"], OwnTool::TodoWrite.name()),
     (&["Skill", "skill"], "load_skill"),
 ];
 

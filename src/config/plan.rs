@@ -8,8 +8,8 @@ use super::shape::Item;
 use super::tasks::report_disabled;
 use crate::context::compaction::CompactionSpec;
 use crate::id::Name;
+use crate::own_tool::OwnTool;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
-use crate::turn::PROPOSE_TASKS_TOOL;
 
 /// Reports a file without a task that runs.
 pub(super) fn has_tasks(setting: Setting<'_>, text: &Text) {
@@ -80,7 +80,7 @@ pub(super) fn grows(agents: &BTreeMap<Name, AgentSpec>) -> bool {
 }
 
 fn proposes(agent: &AgentSpec) -> bool {
-    agent.tools.iter().any(|tool| tool.as_str() == PROPOSE_TASKS_TOOL)
+    agent.tools.iter().any(|tool| tool.as_str() == OwnTool::ProposeTasks.name())
 }
 
 /// Returns the given agents and all agents that they can start, directly or through others.

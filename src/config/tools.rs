@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::agents::TOOLS;
+use super::agents::given_tools;
 use super::concern::leads_outside;
 use super::diagnostic::{NO_HELP, Place};
 use super::raw::Tool;
@@ -48,8 +48,7 @@ fn tool(
 ) -> Option<CommandTool> {
     let problems = setting.problems;
     let name = &entry.name;
-    let mut taken = TOOLS.into_iter().chain(setting.sources.extra_tools.iter().map(Name::as_str));
-    if taken.any(|taken| taken == name) {
+    if given_tools(setting).any(|taken| taken == name) {
         let message = format!("`{name}` is the name of a tool that is there already");
         problems.error("conflict", &entry.at.key, message, "choose another name");
     }

@@ -8,9 +8,7 @@ use std::borrow::Cow;
 use regex::Regex;
 
 use crate::message::{Block, Json, Message, ResultContent};
-
-/// Name of the tool.
-pub const RECALL_TOOL: &str = "recall";
+use crate::own_tool::{self, OwnTool};
 
 /// Most characters of one page. With the line that says how to continue it stays below 30,000,
 /// where other tools begin to give previews and the presets begin to remove results.
@@ -44,6 +42,38 @@ pub struct Query {
     pub to: u64,
     /// First character of the answer that is given.
     pub offset: usize,
+}
+
+impl Query {
+    /// Checks the arguments of a call and returns the query.
+    ///
+    /// # Errors
+    /// Returns an error if they contradict each other, or name nothing to look for.
+    pub fn of(asked: &own_tool::Recall) -> Result<Self, String> {
+        let bad = |problem: &str| Err(problem.to_owned());
+        let regex =
+            |pattern: &str| Regex::new(pattern).map_err(|error| format!("`regex`: {error}"));
+        let has_range = asked.from.is_some() || asked.to.is_some();
+        let wanted = match (&asked.id, &asked.text, &asked.regex) {
+            (Some(id), None, None) => Wanted::Result(id.clone()),
+            (None, Some(text), None) if text.is_empty() => return bad("`text` is empty"),
+            (None, Some(text), None) if text.contains('\n') => {
+                return bad("`text` has several lines: lines are looked at one by one");
+            }
+            (None, Some(text), None) => Wanted::Lines(regex(&regex::escape(text))?),
+            (None, None, Some(pattern)) => Wanted::Lines(regex(pattern)?),
+            (None, None, None) if has_range => Wanted::Messages,
+            (None, None, None) => return bad("one of `id`, `text`, `regex` and `from` is needed"),
+            (Some(_), ..) | (_, Some(_), Some(_)) => {
+                return bad("`id`, `text` and `regex` exclude each other");
+            }
+        };
+        let (from, to) = (asked.from.unwrap_or(0), asked.to.unwrap_or(u64::MAX));
+        if from >= to {
+            return bad("the range is empty: `to` is the first message after it");
+        }
+        Ok(Self { wanted, from, to, offset: asked.offset })
+    }
 }
 
 /// Reason why there is no answer, in words for the model.
@@ -262,18 +292,19 @@ fn parts<'a>(message: &'a Message, calls: &[(String, String)]) -> Vec<(String, C
         let call = calls.iter().find(|(known, _)| known == id);
         call.map_or("unknown", |(_, tool)| tool.as_str())
     };
+    let is_own = |tool: &str| OwnTool::named(tool) == Some(OwnTool::Recall);
     let mut parts = Vec::new();
     for block in &message.content {
         match block {
             Block::Text(text) => {
                 parts.push((message.role.as_str().to_owned(), Cow::Borrowed(text.as_str())));
             }
-            Block::ToolUse(call) if call.name == RECALL_TOOL => {}
+            Block::ToolUse(call) if is_own(&call.name) => {}
             Block::ToolUse(call) => {
                 let what = format!("call {} of {}", call.id, call.name);
                 arguments(&what, &call.input, &mut parts);
             }
-            Block::ToolResult(result) if tool_of(&result.tool_use_id) == RECALL_TOOL => {}
+            Block::ToolResult(result) if is_own(tool_of(&result.tool_use_id)) => {}
             Block::ToolResult(result) => {
                 let id = &result.tool_use_id;
                 let text = match &result.content {
@@ -359,7 +390,7 @@ mod tests {
             answer("t0", "1\n2\n3\nneedle one\n5\n6\nNeedle two\n8\n9\n10\n11\nneedle three"),
             call("t1", "write_file", &edit),
             answer("t1", "written"),
-            call("t2", RECALL_TOOL, &serde_json::json!({"text": "needle"})),
+            call("t2", OwnTool::Recall.name(), &serde_json::json!({"text": "needle"})),
             answer("t2", "needle needle"),
             call("t1", "read_file", &serde_json::json!({"path": "x"})),
             answer("t1", "again"),
@@ -481,5 +512,43 @@ mod tests {
                 prop_assert_eq!(&pages(&result(&format!("t{at}")), &all).0, text);
             }
         }
+    }
+
+    fn problem(input: &serde_json::Value) -> String {
+        let query = Json::encode(input).decode().map_err(|error| error.to_string());
+        query.and_then(|asked| Query::of(&asked)).expect_err("it is wrong")
+    }
+
+    #[test]
+    fn a_wrong_recall_is_told_what_is_wrong() {
+        for (input, expected) in [
+            (serde_json::json!({}), "one of `id`, `text`, `regex` and `from` is needed"),
+            (
+                serde_json::json!({"id": "a", "text": "b"}),
+                "`id`, `text` and `regex` exclude each other",
+            ),
+            (
+                serde_json::json!({"text": "a", "regex": "b"}),
+                "`id`, `text` and `regex` exclude each other",
+            ),
+            (serde_json::json!({"text": ""}), "`text` is empty"),
+            (
+                serde_json::json!({"text": "a\nb"}),
+                "`text` has several lines: lines are looked at one by one",
+            ),
+            (
+                serde_json::json!({"from": 3, "to": 3}),
+                "the range is empty: `to` is the first message after it",
+            ),
+            (serde_json::json!({"from": -1}), "invalid value: integer `-1`, expected u64"),
+            (serde_json::json!({"regex": "("}), "`regex`: regex parse error"),
+            (serde_json::json!({"range": 1}), "unknown field `range`"),
+        ] {
+            let problem = problem(&input);
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+        let range = own_tool::Recall { to: Some(2), ..own_tool::Recall::default() };
+        let query = Query::of(&range).expect("a range");
+        assert_eq!((query.from, query.to), (0, 2));
     }
 }

@@ -12,6 +12,7 @@ use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::agent_records::{AgentRecords, BatchPlace};
 use crate::journal::line::Position;
+use crate::own_tool;
 use crate::plan::TaskState;
 use crate::run_machine;
 use crate::run_state::{IllegalRecord, RunState};
@@ -107,7 +108,7 @@ impl Tracker {
                 track.batches.push(place);
             }
             match &record.event {
-                Event::ToolIntended(intended) if intended.name == "delegate" => {
+                Event::ToolIntended(intended) if own_tool::waits_for_children(&intended.name) => {
                     track.delegations.insert(intended.key.clone());
                 }
                 Event::ToolFinished(finished) => {

@@ -11,7 +11,8 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
-use crate::turn::{GIVE_UP_TOOL, Outcome, Program};
+use crate::own_tool::OwnTool;
+use crate::turn::{Outcome, Program};
 
 /// The event at which a fork can begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +82,7 @@ pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalE
                 }
                 // The end of a command, or the giving up, is the failure itself.
                 (Event::ToolFinished(finished), Some(agent))
-                    if finished.name != GIVE_UP_TOOL && !commands.contains(agent) =>
+                    if finished.name != OwnTool::GiveUp.name() && !commands.contains(agent) =>
                 {
                     good.insert(agent.clone(), last);
                 }

@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, Usage};
+use crate::own_tool;
 use crate::spending::Spending;
 use crate::turn::{AgentSpawned, CheckPlace, Outcome, Shortfalls};
 
@@ -298,7 +299,7 @@ impl AgentStatus {
             Doing::Person => Some("you".to_owned()),
             Doing::Compaction => Some("summary".to_owned()),
             Doing::Children => Some("children".to_owned()),
-            Doing::Tools(tools) if tools.iter().all(|tool| tool == "delegate") => {
+            Doing::Tools(tools) if wait_for_children(tools) => {
                 Some(format!("{} children", tools.len()))
             }
             Doing::Tools(tools) => Some(tools.join(", ")),
@@ -309,7 +310,7 @@ impl AgentStatus {
     #[must_use]
     pub fn state(&self) -> &'static str {
         match &self.outcome {
-            None if matches!(&self.doing, Doing::Tools(t) if t.iter().all(|t| t == "delegate")) => {
+            None if matches!(&self.doing, Doing::Tools(tools) if wait_for_children(tools)) => {
                 "waiting"
             }
             None => "running",
@@ -318,6 +319,10 @@ impl AgentStatus {
             Some(Outcome::Cancelled { .. }) => "cancelled",
         }
     }
+}
+
+fn wait_for_children(tools: &[String]) -> bool {
+    tools.iter().all(|tool| own_tool::waits_for_children(tool))
 }
 
 /// Says that something is tried again later.

@@ -9,6 +9,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
 use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
 use crate::output::Output;
+use crate::own_tool::Callee;
 use crate::spec::sandbox::limit_passed;
 use crate::turn::{
     Effect, Outcome, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
@@ -38,12 +39,23 @@ pub struct PendingCall {
     pub index: u32,
     /// The call as the model wrote it.
     pub call: ToolCall,
+    /// The tool that it names.
+    pub callee: Callee,
     /// Effect that a repeated call would have.
     pub effect: Effect,
     /// Earlier read that this call repeats and that is still in the view, if repeats are replaced.
     pub repeats: Option<Read>,
     /// Result that the agent itself gives, for a call that only it can answer.
     pub answer: Option<String>,
+}
+
+impl PendingCall {
+    /// Makes a call of a tool that works outside the agent.
+    #[must_use]
+    pub fn new(key: CallKey, index: u32, call: ToolCall, effect: Effect) -> Self {
+        let (callee, repeats, answer) = (Callee::Other, None, None);
+        Self { key, index, call, callee, effect, repeats, answer }
+    }
 }
 
 /// An open call that had begun.
@@ -59,6 +71,7 @@ pub struct Interrupted {
 #[derive(Clone, Debug)]
 pub(super) struct CallState {
     pub(super) call: ToolCall,
+    pub(super) callee: Callee,
     pub(super) intended: Option<(CallKey, Effect)>,
     /// Record of the latest beginning of the call.
     pub(super) started: Option<ToolStarted>,
@@ -68,7 +81,8 @@ pub(super) struct CallState {
 impl CallState {
     /// Makes the state of a call that no event has followed yet.
     pub(super) fn asked(call: ToolCall) -> Self {
-        Self { call, intended: None, started: None, result: None }
+        let callee = Callee::of(&call);
+        Self { call, callee, intended: None, started: None, result: None }
     }
 }
 
@@ -108,8 +122,8 @@ fn pending((index, state): (usize, &CallState)) -> Option<PendingCall> {
     }
     let (key, effect) = state.intended.clone()?;
     let index = u32::try_from(index).ok()?;
-    let (call, repeats, answer) = (state.call.clone(), None, None);
-    Some(PendingCall { key, index, call, effect, repeats, answer })
+    let callee = state.callee.clone();
+    Some(PendingCall { callee, ..PendingCall::new(key, index, state.call.clone(), effect) })
 }
 
 /// Returns results for the calls that an agent leaves open when it has to end.
@@ -159,24 +173,17 @@ pub(super) fn answer(
 pub(super) fn take_stock(
     inventory: &mut Inventory,
     view: &mut View,
-    call: &ToolCall,
+    (call, callee): (&ToolCall, &Callee),
     finished: &ToolFinished,
 ) {
     if finished.source == ResultSource::Unchanged {
         inventory.read_again(call, view);
-    } else if Inventory::follows(&call.name)
+    } else if Inventory::follows(call, callee)
         && let Ok(Block::ToolResult(result)) = finished.block.decode()
     {
         // All results of a turn go into the message that comes next.
-        inventory.note(view.next_message(), call, &result);
+        inventory.note(view.next_message(), call, callee, &result);
     }
-}
-
-/// Returns the number of the newest messages that stay when a call of `snip` drops the middle of
-/// the view.
-#[must_use]
-pub fn snip_keep(call: &ToolCall) -> Option<usize> {
-    usize::try_from(call.input.to_value()["keep"].as_u64()?).ok()
 }
 
 /// Returns the outcome of an agent that ran one command.
@@ -247,8 +254,7 @@ mod tests {
             );
             let input = Json::encode(&serde_json::json!({}));
             let call = ToolCall { id: "run".to_owned(), name: "run".to_owned(), input };
-            let (effect, repeats, given) = (Effect::Once, None, None);
-            let call = PendingCall { key, index: 0, call, effect, repeats, answer: given };
+            let call = PendingCall::new(key, 0, call, Effect::Once);
             let finished = answer(1, call, status, "x".to_owned());
             let outcome = command_outcome(&ToolFinished { exit_code, told_to_end, ..finished });
             let failed = match outcome {

@@ -111,7 +111,7 @@ mod tests {
         let input = Json::encode(&serde_json::json!({}));
         let call = ToolCall { id: "c".to_owned(), name: "t".to_owned(), input };
         let started = ToolStarted { key: key.clone(), pgid: None, starttime: None, change };
-        let call = PendingCall { key, index: 0, call, effect, repeats: None, answer: None };
+        let call = PendingCall::new(key, 0, call, effect);
         Interrupted { call, started }
     }
 

@@ -178,7 +178,7 @@ mod tests {
         let run = RunId::from(uuid::Uuid::nil());
         let key = CallKey::derive(run, &agent(), 3, 0, "bash", input.as_str());
         let call = ToolCall { id: "new".to_owned(), name: "bash".to_owned(), input };
-        PendingCall { key, index: 0, call, effect, repeats: None, answer: None }
+        PendingCall::new(key, 0, call, effect)
     }
 
     fn lost(command: &str, began: bool, result: Option<&str>) -> LostCalls {

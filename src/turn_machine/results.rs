@@ -1,12 +1,13 @@
 //! Takes the results of tool calls: those that the machine itself acts on, and the message that holds
 //! the results of a whole turn.
 
-use super::calls::{self, results_message, snip_keep};
+use super::calls::{self, results_message};
 use super::hand_over::HAND_OVER;
 use super::{IllegalEvent, Machine, Phase};
 use crate::event::Event;
 use crate::message::{Block, Json};
-use crate::turn::{GIVE_UP_TOOL, Program, ToolFinished, ToolStatus};
+use crate::own_tool::{Compact, OwnCall};
+use crate::turn::{Program, ToolFinished, ToolStatus};
 
 impl Machine {
     pub(super) fn finished(
@@ -26,24 +27,21 @@ impl Machine {
         }
         state.result = Some(finished.block.clone());
         self.shortfalls.count(finished);
-        let call = state.call.clone();
+        let (call, callee) = (&state.call, &state.callee);
         if finished.fails_agent {
             self.fails_for = Some(call.name.clone());
         }
-        match (finished.status, call.name.as_str()) {
-            (ToolStatus::Ok, "compact") => {
-                let focus = call.input.to_value()["focus"].as_str().map(str::to_owned);
-                self.summaries.ask_by_model(focus);
+        match (finished.status, callee.call()) {
+            (ToolStatus::Ok, Some(OwnCall::Compact(Compact { focus }))) => {
+                self.summaries.ask_by_model(focus.clone());
             }
-            (ToolStatus::Ok, "snip") => self.snip = snip_keep(&call),
-            (ToolStatus::Ok, GIVE_UP_TOOL) => {
-                let reason =
-                    call.input.to_value()["reason"].as_str().map(str::trim).map(str::to_owned);
-                self.gave_up = reason;
+            (ToolStatus::Ok, Some(OwnCall::Snip(snip))) => self.snip = Some(snip.keep),
+            (ToolStatus::Ok, Some(OwnCall::GiveUp(why))) => {
+                self.gave_up = why.reason().ok().map(str::to_owned);
             }
             _ => {}
         }
-        calls::take_stock(&mut self.inventory, &mut self.view, &call, finished);
+        calls::take_stock(&mut self.inventory, &mut self.view, (call, callee), finished);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }

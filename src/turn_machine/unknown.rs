@@ -164,7 +164,7 @@ mod tests {
         let key = CallKey::derive(run, &AgentId::from_text("a"), 1, 0, name, "{}");
         let input = Json::encode(&serde_json::json!({}));
         let call = ToolCall { id: "c".to_owned(), name: name.to_owned(), input };
-        PendingCall { key, index: 0, call, effect, repeats: None, answer: None }
+        PendingCall::new(key, 0, call, effect)
     }
 
     fn lost(call: &PendingCall) -> ToolFinished {

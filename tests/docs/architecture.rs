@@ -20,15 +20,17 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "output",
             "printable",
             "spending",
+            "tool_spec",
         ],
     ),
     (
         "decisions",
         &[
+            "schema",
+            "own_tool",
             "permission",
             "policy",
             "redaction",
-            "schema",
             "spec",
             "template",
             "plan",

@@ -11,6 +11,7 @@ use crate::context::record::words::strings_of;
 use crate::context::record::{Deed, Entry, Known, Record, Work};
 use crate::context::view::{Slot, Standing, View};
 use crate::message::{Block, Message, ToolCall, ToolResult};
+use crate::own_tool::OwnTool;
 
 /// Most characters of a request that is no longer the active one, before its record is closed.
 const REQUEST_CHARS: usize = 2_000;
@@ -88,7 +89,7 @@ impl Gathered {
                 Block::Text(_) if is_filler => {}
                 Block::Text(text) => self.speech(at, text, ends),
                 // The present todo list stands beside the record, as part of the state.
-                Block::ToolUse(call) if call.name == "todo_write" => {}
+                Block::ToolUse(call) if call.name == OwnTool::TodoWrite.name() => {}
                 Block::ToolUse(call) => self.call(at, call),
                 // Of a result that was cleared only the marker is here.
                 Block::ToolResult(result) if slot.standing == Standing::Cleared => {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::layers::read_state::{ReadState, plain_path};
 use crate::context::view::View;
 use crate::message::{Json, ToolCall, ToolResult};
+use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool};
 
 /// Most characters of a job's description in the list of children: enough to tell two jobs apart
 /// and not to give out the same job twice.
@@ -74,13 +75,6 @@ struct SkillInput {
     name: String,
 }
 
-#[derive(Deserialize)]
-struct JobInput {
-    agent: String,
-    prompt: String,
-    description: Option<String>,
-}
-
 /// The fields of a child's result that are needed here.
 #[derive(Deserialize)]
 struct ChildOutput {
@@ -89,45 +83,54 @@ struct ChildOutput {
 }
 
 impl Inventory {
-    /// Returns true if calls of this tool change the inventory.
+    /// Returns true if such a call changes the inventory.
     #[must_use]
-    pub fn follows(tool: &str) -> bool {
-        ["read_file", "write_file", "edit_file", "load_skill", "todo_write", "delegate"]
-            .contains(&tool)
+    pub fn follows(call: &ToolCall, callee: &Callee) -> bool {
+        match callee.own() {
+            Some(own) => [OwnTool::TodoWrite, OwnTool::Delegate].contains(&own),
+            None => ["read_file", "write_file", "edit_file", "load_skill"].contains(&&*call.name),
+        }
     }
 
     /// Takes a call and its result, which stands in this message of the conversation.
-    pub fn note(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
-        match (call.name.as_str(), result.is_error) {
+    pub fn note(&mut self, message: u64, call: &ToolCall, callee: &Callee, result: &ToolResult) {
+        match (callee.call(), result.is_error) {
             // A child that failed was started all the same.
-            ("delegate", _) => {
-                self.children.extend(child(call, result));
+            (Some(OwnCall::Delegate(job)), _) => {
+                self.children.extend(child(call, job, result));
                 self.state = state_block(self.todos.as_ref(), &self.children);
             }
-            (_, true) => {}
-            ("read_file", false) => {
+            (Some(OwnCall::TodoWrite(_)), false) => {
+                self.todos = Some(call.input.clone());
+                self.state = state_block(self.todos.as_ref(), &self.children);
+            }
+            (None, false) => self.note_use(message, call, result),
+            (Some(_) | None, _) => {}
+        }
+    }
+
+    /// Takes a call of a tool that works outside the agent.
+    fn note_use(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
+        match call.name.as_str() {
+            "read_file" => {
                 if let Ok(PathInput { path }) = call.input.decode() {
                     self.reads.read(message, call, result);
                     self.files.touch(plain_path(&path));
                 }
             }
-            ("write_file" | "edit_file", false) => {
+            "write_file" | "edit_file" => {
                 if let Ok(PathInput { path }) = call.input.decode() {
                     let path = plain_path(&path);
                     self.reads.written(&path);
                     self.files.touch(path);
                 }
             }
-            ("load_skill", false) => {
+            "load_skill" => {
                 if let Ok(SkillInput { name }) = call.input.decode() {
                     self.skills.touch(name);
                 }
             }
-            ("todo_write", false) => {
-                self.todos = Some(call.input.clone());
-                self.state = state_block(self.todos.as_ref(), &self.children);
-            }
-            (_, false) => {}
+            _ => {}
         }
     }
 
@@ -186,13 +189,12 @@ fn state_block(todos: Option<&Json>, children: &[Child]) -> Option<Arc<str>> {
 }
 
 /// Returns the child that a `delegate` call started; `None` when the call was refused.
-fn child(call: &ToolCall, result: &ToolResult) -> Option<Child> {
-    let asked: JobInput = call.input.decode().ok()?;
+fn child(call: &ToolCall, asked: &Delegate, result: &ToolResult) -> Option<Child> {
     let output: ChildOutput = serde_json::from_str(&result.text()).ok()?;
-    let job = asked.description.unwrap_or(asked.prompt);
+    let job = asked.description.as_ref().unwrap_or(&asked.prompt);
     Some(Child {
         agent: output.agent,
-        definition: asked.agent,
+        definition: asked.agent.to_string(),
         status: output.status,
         call: call.id.clone(),
         job: job.chars().take(JOB_CHARS).collect(),
@@ -212,8 +214,9 @@ mod tests {
         let content = ResultContent::Text(text.to_owned());
         let is_error = text.contains("rror");
         let result = ToolResult { tool_use_id: call.id.clone(), content, is_error };
-        assert!(Inventory::follows(tool));
-        inventory.note(1, &call, &result);
+        let callee = Callee::of(&call);
+        assert!(Inventory::follows(&call, &callee));
+        inventory.note(1, &call, &callee, &result);
     }
 
     #[test]

@@ -19,28 +19,7 @@ pub use self::three_layer::Variant;
 use crate::context::layers::attachments::Recovery;
 use crate::context::layers::reactive::Reactive;
 use crate::context::layers::{Layer, Snip};
-
-/// Texts of the `compact` tool in a preset.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CompactTool {
-    /// Description of the tool for the model.
-    pub compact_description: String,
-    /// Description of its input `focus`; empty: the tool takes no input.
-    pub compact_focus: String,
-    /// Result of a call of the tool.
-    pub compact_answer: String,
-    /// Text added as the user's words after the summary; empty: none.
-    pub compact_after: String,
-}
-
-/// Texts of the `snip` tool in a preset.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SnipTool {
-    /// Description of the tool for the model.
-    pub snip_description: String,
-    /// Description of its input `keep`.
-    pub snip_keep: String,
-}
+pub use crate::own_tool::{CompactTool, SnipTool};
 
 /// The preferred side for clearing results, where the configuration leaves the choice to the
 /// preset.

@@ -134,6 +134,7 @@ mod tests {
     use crate::context::layers::inventory::Inventory;
     use crate::context::{ClearedResult, Edit};
     use crate::message::{Block, Json, ResultContent, Role};
+    use crate::own_tool::Callee;
 
     /// A conversation and what follows from it.
     #[derive(Default)]
@@ -158,7 +159,7 @@ mod tests {
             let content = ResultContent::Text(text.to_owned());
             let result = ToolResult { tool_use_id: call.id.clone(), content, is_error: false };
             let message = self.view.next_message() + 1;
-            self.inventory.note(message, &call, &result);
+            self.inventory.note(message, &call, &Callee::Other, &result);
             for (role, block) in
                 [(Role::Assistant, Block::ToolUse(call)), (Role::User, Block::ToolResult(result))]
             {

@@ -12,13 +12,14 @@ use crate::context::layers::shorten::{self, LEAST_CHARS};
 use crate::context::layers::template::fill;
 use crate::context::view::{self, Slot, Speaker, Standing, Turn, View};
 use crate::message::{Block, Json, Message, Role};
+use crate::own_tool::OwnTool;
 
 /// Most parts in which a long conversation is read: each part costs a call. From a longer
 /// conversation the middle is left out.
 const MOST_PARTS: usize = 8;
 
 /// Tools whose calls steer the agent's own context and are not worth remembering.
-const CONTROL_TOOLS: [&str; 2] = ["compact", "snip"];
+const CONTROL_TOOLS: [&str; 2] = [OwnTool::Compact.name(), OwnTool::Snip.name()];
 
 /// The messages that a summary covers, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
