@@ -93,6 +93,33 @@ fn busy() -> Desk {
     )
 }
 
+/// The delay of a helper, in milliseconds.
+const DELAY: u64 = 600;
+
+/// The time limits of tasks that never end, in milliseconds.
+const LIMITS: [u64; 3] = [400, 550, 700];
+
+/// The same run with tasks that are ended by their time limits.
+fn limited() -> Desk {
+    let desk = busy();
+    let tasks = LIMITS.map(|limit| {
+        format!("[tasks.limited-{limit}]\nrun = 'sleep 60'\ntimeout = '{limit}ms'\n")
+    });
+    desk.write("agents.toml", &(desk.read("agents.toml") + &tasks.concat()));
+    desk
+}
+
+/// How late the time limits fired, in milliseconds: the least of them, because the machine may be busy at the moment
+/// of one.
+fn lateness(desk: &Desk) -> u64 {
+    let (events, day) = (desk.json(&["tail", "--json"]), 24 * 3_600_000);
+    let late = LIMITS.map(|limit| {
+        let of = |kind| at(&events, &format!("limited-{limit}"), kind);
+        ((of("task.failed") + day - of("task.started")) % day).saturating_sub(limit)
+    });
+    late.into_iter().min().unwrap_or(0)
+}
+
 #[test]
 fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
     let plain = busy().call(&["run"]);
@@ -109,8 +136,18 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
             resumed = desk.call(&["resume", "--retry-failed"]);
         }
         assert!([0, 2].contains(&resumed.code), "{name}: {crashed:?} {resumed:?}");
-        let late = with_fault(&busy(), &["run"], &format!("{name}:delay:200"));
-        assert_eq!(late.code, 0, "{name}: {late:?}");
+        let desk = limited();
+        let late = with_fault(&desk, &["run", "--keep-going"], &format!("{name}:delay:{DELAY}"));
+        assert_eq!(late.code, 5, "{name}: {late:?}");
+        let own = match helper {
+            // Each message of the supervisor waits for all before it.
+            Helper::Handler => return,
+            // What carries the time limit itself, and its record.
+            Helper::Recorder | Helper::Timer => 2 * DELAY,
+            _ => 0,
+        };
+        let late = lateness(&desk);
+        assert!(late <= 250 + own, "{name}: {late} ms late");
     };
     std::thread::scope(|scope| {
         for some in Helper::ALL.chunks(Helper::ALL.len().div_ceil(3)) {
