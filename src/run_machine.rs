@@ -36,13 +36,13 @@ mod asking;
 mod attempts;
 mod children;
 pub(crate) mod evaluation;
+mod facts;
 mod fan_out;
 pub(crate) mod forecast;
 mod growth;
 mod hooks;
 mod limits;
 mod locks;
-mod open;
 mod pauses;
 mod questions;
 mod quotas;
@@ -73,10 +73,9 @@ pub use self::action::CancelTarget;
 pub(crate) use self::action::{
     Action, ChildResult, Delegation, Finish, Haste, Made, Proposal, Refused,
 };
-use self::agenda::Agenda;
 use self::evaluation::Evaluated;
-pub(crate) use self::open::Left;
-use self::open::Open;
+use self::facts::Facts;
+pub(crate) use self::facts::Left;
 pub(crate) use self::questions::Ask;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
@@ -162,10 +161,7 @@ pub struct GivenUp {
 /// The state machine that makes the decisions of one run.
 #[derive(Clone, Debug)]
 pub struct RunMachine {
-    settings: Settings,
-    state: RunState,
-    open: Open,
-    agenda: Agenda,
+    facts: Facts,
     /// The answers that were left for this process, until it begins.
     left_answers: Vec<PersonsAnswer>,
     /// The reason why the run is cancelled when this process begins, if it is.
@@ -173,9 +169,30 @@ pub struct RunMachine {
     left_given_up: Option<GivenUp>,
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
-    now: Now,
-    /// The moment of the latest record, from which the run's clock continues.
-    recorded_at: Duration,
+}
+
+impl Facts {
+    /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
+    /// between records.
+    fn open_time(&self) -> Duration {
+        let since = match self.state.phase() {
+            RunPhase::Open => self.now.since.saturating_sub(self.recorded_at),
+            RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
+        };
+        self.state.reading().since(Reading::default()) + since
+    }
+
+    fn name(&self, place: usize) -> &Name {
+        &self.settings.plan.tasks()[place].name
+    }
+
+    fn task_state(&self, place: usize) -> TaskState {
+        self.state.task(self.name(place)).map_or(TaskState::Pending, |status| status.state)
+    }
+
+    fn standing(&self, place: usize) -> crate::plan::Standing {
+        self.state.standing(self.name(place))
+    }
 }
 
 impl RunMachine {
@@ -183,33 +200,26 @@ impl RunMachine {
     #[must_use]
     pub fn new(settings: Settings, start: Start) -> Self {
         let Start { state, left, outputs, answers, cancelled, given_up, seed } = start;
-        let agenda = Agenda::new(&settings.plan, &state);
-        let open = Open::new(&settings, left, outputs);
         Self {
-            settings,
-            state,
-            open,
-            agenda,
+            facts: Facts::new(settings, state, left, outputs),
             left_answers: answers,
             left_cancel: cancelled,
             left_given_up: given_up,
             actions: VecDeque::new(),
             chance: fastrand::Rng::with_seed(seed),
-            now: Now::default(),
-            recorded_at: Duration::ZERO,
         }
     }
 
     /// Returns the fold of the run's records so far.
     #[must_use]
     pub fn state(&self) -> &RunState {
-        &self.state
+        &self.facts.state
     }
 
     /// Returns the tasks with their dependencies.
     #[must_use]
     pub fn plan(&self) -> &Plan {
-        &self.settings.plan
+        &self.facts.settings.plan
     }
 
     /// Takes the next action to perform. Returns `None` if there is nothing to do before the next
@@ -221,22 +231,22 @@ impl RunMachine {
     /// Returns the moment at which [`wake`](Self::wake) must be called, if a timer is set.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
-        self.open.timers.next()
+        self.facts.timers.next()
     }
 
     /// Starts a new run, or resumes one from the end of its records. This is the first input.
     pub fn begin(&mut self, now: Now) {
-        self.now = now;
-        self.recorded_at = now.since;
+        self.facts.now = now;
+        self.facts.recorded_at = now.since;
         self.restart();
         self.decide();
     }
 
     /// Takes in durable records, in order. Skips records that it has taken in before.
     pub fn committed(&mut self, now: Now, records: &[SharedRecord]) {
-        self.now = now;
+        self.facts.now = now;
         for record in records {
-            if record.seq <= self.state.last_seq() {
+            if record.seq <= self.facts.state.last_seq() {
                 continue;
             }
             if let Err(error) = self.take_in(record) {
@@ -249,14 +259,14 @@ impl RunMachine {
     /// Takes in that an agent delegates to a child agent, or asks again for the child of an earlier
     /// call.
     pub fn delegate(&mut self, now: Now, delegation: Delegation) {
-        self.now = now;
+        self.facts.now = now;
         self.delegated(delegation);
         self.decide();
     }
 
     /// Takes in that an agent whose children have ended wants its slot back.
     pub fn slot_wanted(&mut self, now: Now, agent: AgentId) {
-        self.now = now;
+        self.facts.now = now;
         self.wants_slot(agent);
         self.decide();
     }
@@ -264,14 +274,14 @@ impl RunMachine {
     /// Takes in the tasks that an agent proposes, or proposes again.
     /// [`Action::AnswerProposal`] says what became of them.
     pub fn propose(&mut self, now: Now, proposal: Proposal) {
-        self.now = now;
+        self.facts.now = now;
         self.proposed(proposal);
         self.decide();
     }
 
     /// Takes in the question of an agent, or the same question again.
     pub fn ask(&mut self, now: Now, ask: Ask) {
-        self.now = now;
+        self.facts.now = now;
         self.asked(ask);
         self.decide();
     }
@@ -279,14 +289,14 @@ impl RunMachine {
     /// Takes in a person's answer to a question. [`Action::TellAnswerer`] with this `request` says
     /// what became of it.
     pub fn person_answered(&mut self, now: Now, request: Option<u64>, answer: PersonsAnswer) {
-        self.now = now;
+        self.facts.now = now;
         self.answered_by(request, answer);
         self.decide();
     }
 
     /// Takes in that a notification command has ended.
     pub fn notified(&mut self, now: Now) {
-        self.now = now;
+        self.facts.now = now;
         self.notification_ended();
         self.decide();
     }
@@ -299,7 +309,7 @@ impl RunMachine {
         task: &Name,
         checked: Result<(Known, Output), Failure>,
     ) {
-        self.now = now;
+        self.facts.now = now;
         self.checked(task, checked);
         self.decide();
     }
@@ -312,21 +322,21 @@ impl RunMachine {
         number: u64,
         result: Result<Evaluated, Failure>,
     ) {
-        self.now = now;
+        self.facts.now = now;
         self.take_evaluation(task, number, result);
         self.decide();
     }
 
     /// Takes in whether the answer of a child fits the schema that its parent wants of it.
     pub fn answer_compared(&mut self, now: Now, child: &AgentId, fits: Result<(), Failure>) {
-        self.now = now;
+        self.facts.now = now;
         self.compared(child, fits);
         self.decide();
     }
 
     /// Takes in that the records of an agent were folded, so its actor can be started.
     pub fn agent_folded(&mut self, now: Now, agent: &AgentId) {
-        self.now = now;
+        self.facts.now = now;
         self.folded(agent);
         self.decide();
     }
@@ -334,7 +344,7 @@ impl RunMachine {
     /// Takes in that the actor of an agent has ended. An error means that it crashed or could not
     /// be started.
     pub fn agent_gone(&mut self, now: Now, agent: &AgentId, error: Option<String>) {
-        self.now = now;
+        self.facts.now = now;
         self.gone(agent, error);
         self.decide();
     }
@@ -342,7 +352,7 @@ impl RunMachine {
     /// Cancels the run, a task, or an agent with all agents that work for it. Returns false if
     /// there is no such target; a target that has ended stays as it is.
     pub fn cancel(&mut self, now: Now, target: &CancelTarget, reason: &str) -> bool {
-        self.now = now;
+        self.facts.now = now;
         let found = self.cancelled(target, reason);
         self.decide();
         found
@@ -350,29 +360,29 @@ impl RunMachine {
 
     /// Stops the run so that it can be resumed.
     pub fn interrupt(&mut self, now: Now, reason: String) {
-        self.now = now;
+        self.facts.now = now;
         self.interrupted(reason, Haste::WithinGrace);
         self.decide();
     }
 
     /// Takes in that the disk has no space for new work.
     pub fn disk_full(&mut self, now: Now) {
-        self.now = now;
+        self.facts.now = now;
         self.no_room();
         self.decide();
     }
 
     /// Takes in that the disk has space again.
     pub fn disk_has_room(&mut self, now: Now) {
-        self.now = now;
+        self.facts.now = now;
         self.room_again();
         self.decide();
     }
 
     /// Fires the timers whose moment has come.
     pub fn wake(&mut self, now: Now) {
-        self.now = now;
-        while let Some(timer) = self.open.timers.pop_due(now.since) {
+        self.facts.now = now;
+        while let Some(timer) = self.facts.timers.pop_due(now.since) {
             self.fired(timer);
         }
         self.decide();
@@ -381,16 +391,21 @@ impl RunMachine {
     /// Applies a record and performs its immediate consequences.
     fn take_in(&mut self, record: &SharedRecord) -> Result<(), String> {
         let place = record.task.as_ref().filter(|_| record.agent.is_none());
-        let place = place.and_then(|task| self.settings.plan.place(task));
-        let before = place.map(|place| self.standing(place));
-        self.state.apply(record).map_err(|error| error.to_string())?;
-        self.recorded_at = self.now.since;
+        let place = place.and_then(|task| self.facts.settings.plan.place(task));
+        let before = place.map(|place| self.facts.standing(place));
+        self.facts.state.apply(record).map_err(|error| error.to_string())?;
+        self.facts.recorded_at = self.facts.now.since;
         if let (Some(place), Some(before)) = (place, before) {
             // An answer is no change of the task: the change follows from it.
             if !matches!(record.event, Event::ApprovalAnswered(_)) {
-                self.open.proposed.remove(&place);
+                self.facts.proposed.remove(&place);
             }
-            self.agenda.changed(&self.settings.plan, place, before, self.standing(place));
+            self.facts.agenda.changed(
+                &self.facts.settings.plan,
+                place,
+                before,
+                self.facts.standing(place),
+            );
             self.task_changed(place, &record.event);
         }
         match (&record.agent, &record.event) {
@@ -417,7 +432,7 @@ impl RunMachine {
             }
             (None, Event::GatewayResumed(_)) => self.quota_reset(),
             (None, Event::HookStarted(started)) => self.hook_started(started.hook),
-            (None, Event::HookFinished(_)) => self.open.hook = None,
+            (None, Event::HookFinished(_)) => self.facts.hook = None,
             (None, Event::PlanExtended(extended)) => self.extended(extended)?,
             _ => {}
         }
@@ -426,29 +441,29 @@ impl RunMachine {
 
     /// Makes all decisions that follow from the inputs so far.
     fn decide(&mut self) {
-        if self.open.is_finishing {
+        if self.facts.is_finishing {
             return;
         }
-        if self.open.interrupted.is_some() {
+        if self.facts.interrupted.is_some() {
             return self.pause_when_quiet();
         }
         if self.waits_for_start() {
             return;
         }
         loop {
-            while let Some(place) = self.agenda.next_touched() {
-                if !self.open.proposed.contains(&place) {
+            while let Some(place) = self.facts.agenda.next_touched() {
+                if !self.facts.proposed.contains(&place) {
                     self.decide_task(place);
                     self.forget_result(place);
                 }
             }
             // Only once all that could start has its place in line.
             self.grant_locks();
-            if !self.agenda.is_due() {
+            if !self.facts.agenda.is_due() {
                 self.fill_slots();
             }
             // Whoever has its locks wants a slot, and an attempt that got its slot back is decided with it.
-            if !self.agenda.is_due() {
+            if !self.facts.agenda.is_due() {
                 break;
             }
         }
@@ -463,39 +478,17 @@ impl RunMachine {
     /// Asks for a change of a task to be recorded. No further decision is made about the task until
     /// the record is durable.
     fn record_task(&mut self, place: usize, event: Event) {
-        self.open.proposed.insert(place);
-        let draft = Draft::task(&self.settings.plan.tasks()[place].name, event);
+        self.facts.proposed.insert(place);
+        let draft = Draft::task(&self.facts.settings.plan.tasks()[place].name, event);
         self.record(vec![draft]);
     }
 
     /// Ends the run for this process. The performer ends the agents that are still at work.
     fn finish(&mut self, finish: Finish) {
-        if !self.open.is_finished {
-            self.open.is_finished = true;
-            self.open.is_finishing = true;
+        if !self.facts.is_finished {
+            self.facts.is_finished = true;
+            self.facts.is_finishing = true;
             self.actions.push_back(Action::Finish(finish));
         }
-    }
-
-    /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
-    /// between records.
-    fn open_time(&self) -> Duration {
-        let since = match self.state.phase() {
-            RunPhase::Open => self.now.since.saturating_sub(self.recorded_at),
-            RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
-        };
-        self.state.reading().since(Reading::default()) + since
-    }
-
-    fn name(&self, place: usize) -> &Name {
-        &self.settings.plan.tasks()[place].name
-    }
-
-    fn task_state(&self, place: usize) -> TaskState {
-        self.state.task(self.name(place)).map_or(TaskState::Pending, |status| status.state)
-    }
-
-    fn standing(&self, place: usize) -> crate::plan::Standing {
-        self.state.standing(self.name(place))
     }
 }

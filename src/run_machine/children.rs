@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::open::Answer;
+use super::facts::{Answer, Facts};
 use super::{Action, ChildResult, RunMachine};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
@@ -17,7 +17,7 @@ use crate::run_state::AgentStatus;
 use crate::spec::acceptance::RETRIES;
 use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
 
-impl RunMachine {
+impl Facts {
     /// Returns the schema that the answer of a child must fit: that of the call, or else that of its
     /// definition.
     pub(super) fn schema_of_child(&self, delegation: &super::Delegation) -> Option<Json> {
@@ -26,109 +26,6 @@ impl RunMachine {
             Some(Json::encode(schema.document()))
         };
         delegation.output_schema.clone().or_else(of_agent)
-    }
-
-    /// Returns the result of a child once every agent that worked for it has ended too and its answer
-    /// was compared with the schema, if there is one.
-    pub(super) fn child_result(&mut self, child: &AgentId) -> Option<ChildResult> {
-        let status = self.state.agents().get(child)?;
-        let outcome = status.outcome.clone().filter(|_| self.is_subtree_over(child))?;
-        let schema = status.wanted.as_ref().and_then(|wanted| wanted.schema.clone());
-        let parent = status.parent.clone();
-        let outcome = match (outcome, schema) {
-            (Outcome::Completed { output }, Some(schema)) => match self.open.answers.get(child) {
-                Some(Answer::Fits) => Outcome::Completed { output },
-                Some(Answer::Fails(failure)) => {
-                    Outcome::Failed { failure: failure.clone(), partial: Some(output) }
-                }
-                Some(Answer::Compared | Answer::IsMended(_)) => return None,
-                // Nobody waits for it: an entry is made only while somebody does, and goes with them.
-                None if parent.is_none_or(|parent| self.is_over(&parent)) => return None,
-                None => {
-                    self.open.answers.insert(child.clone(), Answer::Compared);
-                    let agent = child.clone();
-                    self.actions.push_back(Action::CompareAnswer { agent, output, schema });
-                    return None;
-                }
-            },
-            (outcome, _) => outcome,
-        };
-        let turns = self.state.agents().get(child).map_or(0, |status| status.turn);
-        let usage = self.state.inclusive(child).usage;
-        Some(ChildResult { agent: child.clone(), outcome, turns, usage })
-    }
-
-    /// Handles the comparison of a child's answer with its schema.
-    pub(super) fn compared(&mut self, child: &AgentId, fits: Result<(), Failure>) {
-        let Some(Answer::Compared) = self.open.answers.get(child) else { return };
-        if self.open.interrupted.is_some() {
-            // A resumed run compares it again.
-            return self.forget_answer(child);
-        }
-        let Some(status) = self.state.agents().get(child) else { return };
-        let place = self.settings.plan.place(&status.task);
-        let answer = match fits {
-            Ok(()) => Answer::Fits,
-            Err(_) if self.is_late(child) => Answer::Fails(self.too_late(child)),
-            Err(failure) if may_be_mended(status, &failure) => {
-                match place.and_then(|place| self.bound(place, 1)) {
-                    Some(failure) => Answer::Fails(failure),
-                    None => Answer::IsMended(failure),
-                }
-            }
-            Err(failure) => Answer::Fails(failure),
-        };
-        let is_mended = matches!(answer, Answer::IsMended(_));
-        self.open.answers.insert(child.clone(), answer);
-        match is_mended {
-            false => self.give_answer(child),
-            true if self.open.slots.holds(child) => drop(self.mend_answer(child)),
-            true => {
-                let rank = self.rank(child);
-                self.open.slots.return_to(child.clone(), rank);
-            }
-        }
-    }
-
-    /// Gives the result of a child to its parent.
-    fn give_answer(&mut self, child: &AgentId) {
-        self.open.slots.release(child);
-        let status = self.state.agents().get(child);
-        let asked = status.and_then(|status| status.parent.clone().zip(status.call.clone()));
-        if let Some((parent, call)) = asked
-            && let Some(result) = self.child_result(child)
-        {
-            self.answer(&parent, &call, Ok(result));
-        }
-    }
-
-    /// Lets a child that has a slot mend its answer. Returns false if it has none to mend.
-    pub(super) fn mend_answer(&mut self, child: &AgentId) -> bool {
-        let Some(Answer::IsMended(failure)) = self.open.answers.get(child) else { return false };
-        let failure = failure.clone();
-        let Some(status) = self.state.agents().get(child) else { return false };
-        let (task, restart, round) = (status.task.clone(), status.restarts, status.round);
-        let cause = match failure.kind {
-            FailureKind::OutputFormat => Cause::Format,
-            _ => Cause::Schema,
-        };
-        self.open.answers.remove(child);
-        self.begins_soon_below(child);
-        if let Some(place) = self.settings.plan.place(&task) {
-            self.count_from_now(place);
-        }
-        let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
-        let feedback = Some(Feedback { cause, text: super::answers::form_is_wrong(&failure) });
-        let restarted = AgentRestarted { restart, reason, feedback };
-        self.record(vec![Draft::agent(&task, child, restarted)]);
-        true
-    }
-
-    /// Forgets the answer of a child whose parent needs it no longer.
-    pub(super) fn forget_answer(&mut self, child: &AgentId) {
-        if self.open.answers.remove(child).is_some() {
-            self.open.slots.release(child);
-        }
     }
 
     /// Returns the time limit of a child, if its parent has set one.
@@ -145,6 +42,111 @@ impl RunMachine {
 
     fn is_late(&self, id: &AgentId) -> bool {
         self.time_of_child(id) == Some(Duration::ZERO)
+    }
+}
+
+impl RunMachine {
+    /// Returns the result of a child once every agent that worked for it has ended too and its answer
+    /// was compared with the schema, if there is one.
+    pub(super) fn child_result(&mut self, child: &AgentId) -> Option<ChildResult> {
+        let status = self.facts.state.agents().get(child)?;
+        let outcome = status.outcome.clone().filter(|_| self.facts.is_subtree_over(child))?;
+        let schema = status.wanted.as_ref().and_then(|wanted| wanted.schema.clone());
+        let parent = status.parent.clone();
+        let outcome = match (outcome, schema) {
+            (Outcome::Completed { output }, Some(schema)) => match self.facts.answers.get(child) {
+                Some(Answer::Fits) => Outcome::Completed { output },
+                Some(Answer::Fails(failure)) => {
+                    Outcome::Failed { failure: failure.clone(), partial: Some(output) }
+                }
+                Some(Answer::Compared | Answer::IsMended(_)) => return None,
+                // Nobody waits for it: an entry is made only while somebody does, and goes with them.
+                None if parent.is_none_or(|parent| self.facts.is_over(&parent)) => return None,
+                None => {
+                    self.facts.answers.insert(child.clone(), Answer::Compared);
+                    let agent = child.clone();
+                    self.actions.push_back(Action::CompareAnswer { agent, output, schema });
+                    return None;
+                }
+            },
+            (outcome, _) => outcome,
+        };
+        let turns = self.facts.state.agents().get(child).map_or(0, |status| status.turn);
+        let usage = self.facts.state.inclusive(child).usage;
+        Some(ChildResult { agent: child.clone(), outcome, turns, usage })
+    }
+
+    /// Handles the comparison of a child's answer with its schema.
+    pub(super) fn compared(&mut self, child: &AgentId, fits: Result<(), Failure>) {
+        let Some(Answer::Compared) = self.facts.answers.get(child) else { return };
+        if self.facts.interrupted.is_some() {
+            // A resumed run compares it again.
+            return self.forget_answer(child);
+        }
+        let Some(status) = self.facts.state.agents().get(child) else { return };
+        let place = self.facts.settings.plan.place(&status.task);
+        let answer = match fits {
+            Ok(()) => Answer::Fits,
+            Err(_) if self.facts.is_late(child) => Answer::Fails(self.facts.too_late(child)),
+            Err(failure) if may_be_mended(status, &failure) => {
+                match place.and_then(|place| self.facts.bound(place, 1)) {
+                    Some(failure) => Answer::Fails(failure),
+                    None => Answer::IsMended(failure),
+                }
+            }
+            Err(failure) => Answer::Fails(failure),
+        };
+        let is_mended = matches!(answer, Answer::IsMended(_));
+        self.facts.answers.insert(child.clone(), answer);
+        match is_mended {
+            false => self.give_answer(child),
+            true if self.facts.slots.holds(child) => drop(self.mend_answer(child)),
+            true => {
+                let rank = self.facts.rank(child);
+                self.facts.slots.return_to(child.clone(), rank);
+            }
+        }
+    }
+
+    /// Gives the result of a child to its parent.
+    fn give_answer(&mut self, child: &AgentId) {
+        self.facts.slots.release(child);
+        let status = self.facts.state.agents().get(child);
+        let asked = status.and_then(|status| status.parent.clone().zip(status.call.clone()));
+        if let Some((parent, call)) = asked
+            && let Some(result) = self.child_result(child)
+        {
+            self.answer(&parent, &call, Ok(result));
+        }
+    }
+
+    /// Lets a child that has a slot mend its answer. Returns false if it has none to mend.
+    pub(super) fn mend_answer(&mut self, child: &AgentId) -> bool {
+        let Some(Answer::IsMended(failure)) = self.facts.answers.get(child) else { return false };
+        let failure = failure.clone();
+        let Some(status) = self.facts.state.agents().get(child) else { return false };
+        let (task, restart, round) = (status.task.clone(), status.restarts, status.round);
+        let cause = match failure.kind {
+            FailureKind::OutputFormat => Cause::Format,
+            _ => Cause::Schema,
+        };
+        self.facts.answers.remove(child);
+        self.begins_soon_below(child);
+        if let Some(place) = self.facts.settings.plan.place(&task) {
+            self.count_from_now(place);
+        }
+        let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
+        let feedback = Some(Feedback { cause, text: super::answers::form_is_wrong(&failure) });
+        let restarted = AgentRestarted { restart, reason, feedback };
+        self.record(vec![Draft::agent(&task, child, restarted)]);
+        true
+    }
+
+    /// Forgets the answer of a child whose parent needs it no longer.
+    pub(super) fn forget_answer(&mut self, child: &AgentId) {
+        if self.facts.answers.remove(child).is_some() {
+            self.facts.slots.release(child);
+        }
     }
 }
 

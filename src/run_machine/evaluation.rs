@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::facts::Facts;
 use super::fan_out::Items;
 use super::scope::{self, Inputs, Item, Scope};
 use super::{Action, RunMachine};
@@ -200,6 +201,14 @@ pub(crate) fn mixed_up() -> Failure {
     Failure::new(FailureKind::Internal, "an evaluation gave the result of another one")
 }
 
+impl Facts {
+    /// Returns true if the program of a task that holds its slot is there.
+    pub(super) fn is_prepared(&self, place: usize) -> bool {
+        self.preparing.contains_key(&place)
+            && self.evaluating.get(&place).is_none_or(|asked| asked.result.is_some())
+    }
+}
+
 impl RunMachine {
     /// Returns the result of an evaluation for a task; without one it is asked for, and the task is decided
     /// again when it is there. A result is given once.
@@ -208,11 +217,11 @@ impl RunMachine {
         place: usize,
         wanted: Wanted,
     ) -> Option<Result<Evaluated, Failure>> {
-        if let Some(asked) = self.open.evaluating.remove(&place)
+        if let Some(asked) = self.facts.evaluating.remove(&place)
             && asked.wanted == wanted
         {
             if asked.result.is_none() {
-                self.open.evaluating.insert(place, asked);
+                self.facts.evaluating.insert(place, asked);
                 return None;
             }
             return asked.result;
@@ -222,32 +231,32 @@ impl RunMachine {
             return Some(evaluation.evaluate());
         }
         let asked = Evaluating { number: evaluation.number, wanted, result: None };
-        self.open.evaluating.insert(place, asked);
+        self.facts.evaluating.insert(place, asked);
         self.actions.push_back(Action::Evaluate(Box::new(evaluation)));
         None
     }
 
     /// Returns an evaluation with what is known at this moment.
     pub(super) fn snapshot(&mut self, place: usize, wanted: Wanted) -> Evaluation {
-        self.open.evaluations += 1;
-        let spec = self.spec(place);
+        self.facts.evaluations += 1;
+        let spec = self.facts.spec(place);
         let known = spec.depends_on.iter().filter_map(|name| {
-            let _ended = self.state.task(name).filter(|status| status.state.is_end())?;
-            Some((name.to_string(), self.open.values.get(name.as_str())?.clone()))
+            let _ended = self.facts.state.task(name).filter(|status| status.state.is_end())?;
+            Some((name.to_string(), self.facts.values.get(name.as_str())?.clone()))
         });
         Evaluation {
-            task: self.name(place).clone(),
-            number: self.open.evaluations,
+            task: self.facts.name(place).clone(),
+            number: self.facts.evaluations,
             wanted,
             spec: spec.clone(),
-            run: self.settings.run,
-            workflow: self.settings.workflow.clone(),
-            inputs: self.open.inputs.clone(),
+            run: self.facts.settings.run,
+            workflow: self.facts.settings.workflow.clone(),
+            inputs: self.facts.inputs.clone(),
             ended: known.collect(),
-            item: self.item(place),
-            answer: self.open.judged.get(&place).map(|judged| judged.value.clone()),
-            most_instances: self.settings.limits.max_instances,
-            seen: self.state.last_seq(),
+            item: self.facts.item(place),
+            answer: self.facts.judged.get(&place).map(|judged| judged.value.clone()),
+            most_instances: self.facts.settings.limits.max_instances,
+            seen: self.facts.state.last_seq(),
         }
     }
 
@@ -307,35 +316,29 @@ impl RunMachine {
         number: u64,
         result: Result<Evaluated, Failure>,
     ) {
-        let Some(place) = self.settings.plan.place(task) else { return };
-        if let Some(asked) = self.open.evaluating.get_mut(&place)
+        let Some(place) = self.facts.settings.plan.place(task) else { return };
+        if let Some(asked) = self.facts.evaluating.get_mut(&place)
             && asked.number == number
         {
             asked.result = Some(result);
-            self.agenda.touch(place);
+            self.facts.agenda.touch(place);
         }
     }
 
     /// Forgets a result that the decision about a task did not use: the next one may need another.
     pub(super) fn forget_result(&mut self, place: usize) {
-        if !self.open.preparing.contains_key(&place)
-            && self.open.evaluating.get(&place).is_some_and(|asked| asked.result.is_some())
+        if !self.facts.preparing.contains_key(&place)
+            && self.facts.evaluating.get(&place).is_some_and(|asked| asked.result.is_some())
         {
-            self.open.evaluating.remove(&place);
+            self.facts.evaluating.remove(&place);
         }
-    }
-
-    /// Returns true if the program of a task that holds its slot is there.
-    pub(super) fn is_prepared(&self, place: usize) -> bool {
-        self.open.preparing.contains_key(&place)
-            && self.open.evaluating.get(&place).is_none_or(|asked| asked.result.is_some())
     }
 
     /// Takes back the slot that a task holds for an attempt that does not begin.
     pub(super) fn give_back(&mut self, place: usize) {
-        if let Some(agent) = self.open.preparing.remove(&place) {
-            self.open.evaluating.remove(&place);
-            self.open.slots.release(&agent);
+        if let Some(agent) = self.facts.preparing.remove(&place) {
+            self.facts.evaluating.remove(&place);
+            self.facts.slots.release(&agent);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::facts::Facts;
 use super::scope::{self, Item, Scope};
 use super::{Made, RunMachine};
 use crate::failure::{Failure, FailureKind};
@@ -218,72 +219,17 @@ pub(super) fn tasks_read_by<'a>(
     Some(found)
 }
 
-impl RunMachine {
-    /// Starts the instances of a task that fans out. The task needs no slot of its own.
-    pub(super) fn start_fan_out(&mut self, place: usize) {
-        let attempt = self.status(place).map_or(0, |status| status.attempt);
-        let Some(items) = self.items(place) else { return };
-        let items = items.and_then(|items| match self.bound(place, items.all.len()) {
-            Some(failure) => Err(failure),
-            None => Ok(items),
-        });
-        match items {
-            Err(failure) => {
-                let failed = self.failed(place, attempt, failure);
-                self.end_unstarted(place, failed);
-            }
-            Ok(items) => {
-                let instances = Some(items.record());
-                self.open.items.insert(place, Arc::new(items));
-                let attempt = attempt + 1;
-                let started =
-                    TaskStarted { attempt, agent: None, instances, key: None, item: None };
-                self.record_task(place, started.into());
-            }
-        }
-    }
-
-    /// Adds the instances of a task that has fanned out to the plan.
-    pub(super) fn expand(&mut self, place: usize) {
-        let Some(status) = self.status(place) else { return };
-        let count = status.instances.len();
-        let is_known = self.settings.plan.instances(place).len() == count && count > 0;
-        let instances = self.settings.plan.expand(place, count);
-        if !is_known || self.agenda.instances(place).open() == 0 {
-            let standings: Vec<_> = instances.clone().map(|at| self.standing(at)).collect();
-            self.agenda.expand(place, instances, &standings);
-        }
-        // The items may be others than before.
-        self.dismiss_unused();
-    }
-
-    /// Reads the items of the tasks that had fanned out when the last process stopped, from what was
-    /// known when each of them fanned out. A task whose items cannot be read again fails.
-    pub(super) fn expand_as_before(&mut self) {
-        for place in 0..self.settings.plan.tasks().len() {
-            if self.spec(place).fan_out.is_none() || self.task_state(place) != TaskState::Running {
-                continue;
-            }
-            match self.items_as_before(place) {
-                Ok(items) => {
-                    self.open.items.insert(place, Arc::new(items));
-                    self.expand(place);
-                }
-                Err(failure) => drop(self.open.lost_items.insert(place, failure)),
-            }
-        }
-    }
-
+impl Facts {
     fn items_as_before(&self, place: usize) -> Result<Items, Failure> {
         let (task, status) = (self.spec(place), self.status(place));
         let seen = status.map_or(0, |status| status.items_seen.unwrap_or(status.began_seq));
         let known = task.depends_on.iter().filter_map(|name| {
             // One that ended later was not read.
             self.state.task(name).filter(|before| before.ended_seq <= seen)?;
-            Some((name.to_string(), self.open.values.get(name.as_str())?.clone()))
+            Some((name.to_string(), self.values.get(name.as_str())?.clone()))
         });
         let super::Settings { run, workflow, .. } = &self.settings;
-        let (inputs, ended) = (&self.open.inputs, &known.collect());
+        let (inputs, ended) = (&self.inputs, &known.collect());
         let values = Scope { run: *run, workflow, inputs, ended, item: None }.values(task);
         let lost = |why: &str| {
             bad(format!(
@@ -302,42 +248,17 @@ impl RunMachine {
     /// Returns the item of an instance for its templates.
     pub(super) fn item(&self, place: usize) -> Option<Item> {
         let member = self.settings.plan.member(place)?;
-        let items = self.open.items.get(&member.of)?;
+        let items = self.items.get(&member.of)?;
         let (key, value) = items.all.get(member.number)?;
         let name = &self.spec(member.of).fan_out.as_ref()?.item;
         let (name, key, value) = (name.clone(), key.clone(), value.clone());
         Some(Item { name, value, key, number: member.number })
     }
 
-    /// Settles a task once all its instances have ended.
-    pub(super) fn settle_fan_out(&mut self, place: usize) {
-        if let Some(failure) = self.open.lost_items.get(&place).cloned() {
-            let attempt = self.status(place).map_or(1, |status| status.attempt);
-            let failed = self.failed(place, attempt, failure);
-            return self.end_unstarted(place, failed);
-        }
-        let tally = self.agenda.instances(place);
-        if tally.open() > 0 || self.open.checking.contains_key(&place) {
-            return;
-        }
-        let (done, all) = (tally.done(), self.settings.plan.instances(place).len());
-        let is_cut = self.never_begun(place);
-        if !is_cut && is_enough(done, all, self.spec(place).fan_out.as_ref()) {
-            let outputs = self.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
-            return self.check_output(place, Made::Parts(outputs), None);
-        }
-        if let Some(reason) = self.cut_short(place) {
-            return self.record_task(place, TaskCancelled { reason }.into());
-        }
-        let attempt = self.status(place).map_or(1, |status| status.attempt);
-        let failed = self.failed(place, attempt, self.too_few(place, done));
-        self.record_task(place, failed);
-    }
-
     /// Returns true if the run was stopped before every instance had begun: too few of them count as
     /// tried.
     fn never_begun(&self, place: usize) -> bool {
-        let is_stopped = self.open.stopped.is_some();
+        let is_stopped = self.stopped.is_some();
         let mut instances = self.settings.plan.instances(place);
         instances.any(|at| match self.standing(at) {
             Standing::SkippedByFailure => true,
@@ -350,7 +271,7 @@ impl RunMachine {
 
     /// Returns the reason why instances were not finished, if some were cancelled or never started.
     fn cut_short(&self, place: usize) -> Option<String> {
-        if let Some(reason) = self.open.cancelled.get(&place) {
+        if let Some(reason) = self.cancelled.get(&place) {
             return Some(reason.clone());
         }
         let mut instances = self.settings.plan.instances(place);
@@ -368,7 +289,7 @@ impl RunMachine {
         let failed = instances.filter(|at| self.standing(*at) != Standing::Done);
         let named = failed.take(NAMED).filter_map(|at| {
             let (status, member) = (self.status(at)?, self.settings.plan.member(at)?);
-            let items = self.open.items.get(&member.of)?;
+            let items = self.items.get(&member.of)?;
             let (key, _) = items.all.get(member.number)?;
             let why = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             Some(format!("{} ({key}): {why}", self.name(at)))
@@ -387,7 +308,7 @@ impl RunMachine {
         let instances = &self.status(place)?.instances;
         let end = |(number, (name, key)): (usize, &(Name, String))| {
             let status = self.state.task(name);
-            let output = self.open.values.get(name.as_str()).and_then(|value| value.get("output"));
+            let output = self.values.get(name.as_str()).and_then(|value| value.get("output"));
             let error = status.and_then(|status| Some(status.failure.as_ref()?.to_string()));
             Known::object([
                 ("index", Known::of(&number)),
@@ -400,14 +321,98 @@ impl RunMachine {
         };
         (!instances.is_empty()).then(|| Known::list(instances.iter().enumerate().map(end)))
     }
+}
+
+impl RunMachine {
+    /// Starts the instances of a task that fans out. The task needs no slot of its own.
+    pub(super) fn start_fan_out(&mut self, place: usize) {
+        let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
+        let Some(items) = self.items(place) else { return };
+        let items = items.and_then(|items| match self.facts.bound(place, items.all.len()) {
+            Some(failure) => Err(failure),
+            None => Ok(items),
+        });
+        match items {
+            Err(failure) => {
+                let failed = self.facts.failed(place, attempt, failure);
+                self.end_unstarted(place, failed);
+            }
+            Ok(items) => {
+                let instances = Some(items.record());
+                self.facts.items.insert(place, Arc::new(items));
+                let attempt = attempt + 1;
+                let started =
+                    TaskStarted { attempt, agent: None, instances, key: None, item: None };
+                self.record_task(place, started.into());
+            }
+        }
+    }
+
+    /// Adds the instances of a task that has fanned out to the plan.
+    pub(super) fn expand(&mut self, place: usize) {
+        let Some(status) = self.facts.status(place) else { return };
+        let count = status.instances.len();
+        let is_known = self.facts.settings.plan.instances(place).len() == count && count > 0;
+        let instances = self.facts.settings.plan.expand(place, count);
+        if !is_known || self.facts.agenda.instances(place).open() == 0 {
+            let standings: Vec<_> = instances.clone().map(|at| self.facts.standing(at)).collect();
+            self.facts.agenda.expand(place, instances, &standings);
+        }
+        // The items may be others than before.
+        self.dismiss_unused();
+    }
+
+    /// Reads the items of the tasks that had fanned out when the last process stopped, from what was
+    /// known when each of them fanned out. A task whose items cannot be read again fails.
+    pub(super) fn expand_as_before(&mut self) {
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            if self.facts.spec(place).fan_out.is_none()
+                || self.facts.task_state(place) != TaskState::Running
+            {
+                continue;
+            }
+            match self.facts.items_as_before(place) {
+                Ok(items) => {
+                    self.facts.items.insert(place, Arc::new(items));
+                    self.expand(place);
+                }
+                Err(failure) => drop(self.facts.lost_items.insert(place, failure)),
+            }
+        }
+    }
+
+    /// Settles a task once all its instances have ended.
+    pub(super) fn settle_fan_out(&mut self, place: usize) {
+        if let Some(failure) = self.facts.lost_items.get(&place).cloned() {
+            let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
+            let failed = self.facts.failed(place, attempt, failure);
+            return self.end_unstarted(place, failed);
+        }
+        let tally = self.facts.agenda.instances(place);
+        if tally.open() > 0 || self.facts.checking.contains_key(&place) {
+            return;
+        }
+        let (done, all) = (tally.done(), self.facts.settings.plan.instances(place).len());
+        let is_cut = self.facts.never_begun(place);
+        if !is_cut && is_enough(done, all, self.facts.spec(place).fan_out.as_ref()) {
+            let outputs = self.facts.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
+            return self.check_output(place, Made::Parts(outputs), None);
+        }
+        if let Some(reason) = self.facts.cut_short(place) {
+            return self.record_task(place, TaskCancelled { reason }.into());
+        }
+        let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
+        let failed = self.facts.failed(place, attempt, self.facts.too_few(place, done));
+        self.record_task(place, failed);
+    }
 
     /// Returns true if an agent of a task's instances has not ended; those that wait to be resumed
     /// are ended with this reason.
     pub(super) fn wait_for_instances(&mut self, place: usize, reason: &str) -> bool {
-        let instances = self.status(place).map(|status| status.instances.clone());
+        let instances = self.facts.status(place).map(|status| status.instances.clone());
         let mut has_agents = false;
         for (name, _) in instances.unwrap_or_default() {
-            if self.state.task(&name).is_some_and(|status| status.open_agents > 0) {
+            if self.facts.state.task(&name).is_some_and(|status| status.open_agents > 0) {
                 self.dismiss_left_of(&name, reason);
                 has_agents = true;
             }

@@ -1,7 +1,7 @@
 //! Decides about the tasks that agents propose during a run, and adds them to the plan.
 
 use super::action::{Proposal, Refused};
-use super::open::Growing;
+use super::facts::{Facts, Growing};
 use super::{Action, RunMachine};
 use crate::event::{Draft, PlanExtended, PlannedTask};
 use crate::id::{AgentId, CallKey};
@@ -16,37 +16,13 @@ const BYTES: usize = 4 << 20;
 /// agents whose proposals propose.
 const MOST: usize = 1000;
 
-impl RunMachine {
-    /// Handles a proposal, or the same proposal again.
-    pub(super) fn proposed(&mut self, proposal: Proposal) {
-        let Proposal { agent, call, text, tasks, agents, files, unasked } = proposal;
-        if self.state.proposed_plans().iter().any(|plan| plan.key == call) {
-            return self.answer_proposal(agent, call, Ok(()));
-        }
-        // An interrupted agent proposes again when the run is resumed.
-        if self.open.interrupted.is_some() || self.open.growing.contains_key(&call) {
-            return;
-        }
-        if let Err(reason) = self.may_grow_by(&tasks, &text) {
-            return self.answer_proposal(agent, call, Err(Refused(reason)));
-        }
-        if let Some(reason) = unasked.then(|| self.too_many(&agent, &tasks)).flatten() {
-            return self.answer_proposal(agent, call, Err(Refused(reason)));
-        }
-        let planned = tasks.iter().map(PlannedTask::from).collect();
-        self.open
-            .growing
-            .insert(call.clone(), Growing { by: agent.clone(), tasks, agents, unasked });
-        let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned, unasked };
-        self.record(vec![Draft::run(extended)]);
-    }
-
+impl Facts {
     /// Returns the reason why tasks cannot be added, in words for the model that proposed them.
     fn may_grow_by(&self, tasks: &[TaskSpec], text: &str) -> Result<(), String> {
-        if self.open.is_finishing || self.open.stopped.is_some() {
+        if self.is_finishing || self.stopped.is_some() {
             return Err("the run is being stopped".to_owned());
         }
-        let coming = || self.open.growing.values().flat_map(|growing| &growing.tasks);
+        let coming = || self.growing.values().flat_map(|growing| &growing.tasks);
         let before = self.state.proposed_plans().iter().map(|plan| plan.tasks.len());
         let all = before.sum::<usize>() + coming().count() + tasks.len();
         if all > MOST {
@@ -70,21 +46,48 @@ impl RunMachine {
             other => other.to_string(),
         })
     }
+}
+
+impl RunMachine {
+    /// Handles a proposal, or the same proposal again.
+    pub(super) fn proposed(&mut self, proposal: Proposal) {
+        let Proposal { agent, call, text, tasks, agents, files, unasked } = proposal;
+        if self.facts.state.proposed_plans().iter().any(|plan| plan.key == call) {
+            return self.answer_proposal(agent, call, Ok(()));
+        }
+        // An interrupted agent proposes again when the run is resumed.
+        if self.facts.interrupted.is_some() || self.facts.growing.contains_key(&call) {
+            return;
+        }
+        if let Err(reason) = self.facts.may_grow_by(&tasks, &text) {
+            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        }
+        if let Some(reason) = unasked.then(|| self.facts.too_many(&agent, &tasks)).flatten() {
+            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        }
+        let planned = tasks.iter().map(PlannedTask::from).collect();
+        self.facts
+            .growing
+            .insert(call.clone(), Growing { by: agent.clone(), tasks, agents, unasked });
+        let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned, unasked };
+        self.record(vec![Draft::run(extended)]);
+    }
 
     /// Adds the tasks of a recorded proposal to the plan.
     ///
     /// # Errors
     /// Returns an error if they cannot be added, although that was checked.
     pub(super) fn extended(&mut self, extended: &PlanExtended) -> Result<(), String> {
-        let Some(growing) = self.open.growing.remove(&extended.key) else { return Ok(()) };
+        let Some(growing) = self.facts.growing.remove(&extended.key) else { return Ok(()) };
         let Growing { tasks, agents, .. } = growing;
         if !agents.is_empty() {
             let by_name = agents.iter().map(|agent| (agent.name.clone(), agent.clone()));
-            self.settings.agents.extend(by_name);
+            self.facts.settings.agents.extend(by_name);
             self.actions.push_back(Action::Define(agents));
         }
-        let added = self.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
-        self.agenda.extend(&self.settings.plan, &self.state, added.clone());
+        let added =
+            self.facts.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
+        self.facts.agenda.extend(&self.facts.settings.plan, &self.facts.state, added.clone());
         self.share_children(added.start);
         for place in added {
             self.spare_added(place);

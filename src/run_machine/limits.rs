@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::RunMachine;
-use super::open::{Stage, Stop};
+use super::facts::{Facts, Stage, Stop};
 use super::timers::Timer;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
@@ -22,116 +22,15 @@ const END_MARGIN: Duration = Duration::from_secs(5);
 /// code that blocks its thread never reaches.
 const KILL_MARGIN: Duration = Duration::from_secs(5);
 
-impl RunMachine {
-    /// Sets a timer for the rest of every limit. Replaces the timers set before.
-    pub(super) fn start_limits(&mut self) {
-        if let Some(limit) = self.settings.limits.timeout {
-            match limit.saturating_sub(self.state.spent()) {
-                Duration::ZERO => self.run_limit_reached(),
-                left => self.open.timers.set(self.now.since + left, Timer::RunLimit),
-            }
-        }
-        for place in 0..self.settings.plan.tasks().len() {
-            self.start_task_limit(place);
-        }
-        for agent in self.limited_agents() {
-            self.start_agent_limit(&agent);
-        }
-    }
-
-    /// Sets a timer for the time limit of a check or a child that begins to work, if it has one. After a
-    /// restart of the run a check has all its time, a child what its records leave of it.
-    pub(super) fn start_agent_limit(&mut self, agent: &AgentId) {
-        let timer = Timer::AgentLimit(agent.clone());
-        // One that crashed and begins again has no more time.
-        let left = self.time_of_child(agent).or_else(|| self.limit_of(agent));
-        if let Some(left) = left.filter(|_| !self.open.timers.is_set(&timer)) {
-            self.open.timers.set(self.now.since + left, timer);
-        }
-    }
-
+impl Facts {
     /// Returns the checks that are at work and the children that have not ended, of those with a limit.
     fn limited_agents(&self) -> Vec<AgentId> {
         let is_limited = |id: &AgentId, stage: Stage| match self.limit_of_child(id) {
             Some(_) => true,
             None => stage == Stage::Live && self.limit_of(id).is_some(),
         };
-        let open = self.open.agents.iter().filter(|(id, agent)| is_limited(id, agent.stage));
+        let open = self.agents.iter().filter(|(id, agent)| is_limited(id, agent.stage));
         open.map(|(id, _)| id.clone()).collect()
-    }
-
-    /// Sets a timer for the rest of the time limit of a task's running attempt.
-    pub(super) fn start_task_limit(&mut self, place: usize) {
-        let Some(limit) = self.time_limit(place) else { return };
-        let status = self.status(place).filter(|status| status.state == TaskState::Running);
-        let Some(status) = status.filter(|_| self.state.phase() == RunPhase::Open) else { return };
-        match limit.saturating_sub(status.latest.taken(self.state.reading())) {
-            Duration::ZERO => self.task_limit_reached(place),
-            left => self.open.timers.set(self.now.since + left, Timer::TaskLimit(place)),
-        }
-    }
-
-    /// Cancels the timers of the limits when the run pauses.
-    pub(super) fn stop_limits(&mut self) {
-        self.open.timers.cancel(&Timer::RunLimit);
-        for place in 0..self.settings.plan.tasks().len() {
-            self.open.timers.cancel(&Timer::TaskLimit(place));
-        }
-        for agent in self.limited_agents() {
-            self.open.timers.cancel(&Timer::AgentLimit(agent));
-        }
-    }
-
-    /// Sets the timer of the attempt that an agent works for, if it has fired when no agent was at
-    /// work that could have been ended.
-    pub(super) fn limit_attempt_of(&mut self, agent: &AgentId) {
-        let task = self.state.agents().get(agent).map(|agent| &agent.task);
-        if let Some(place) = task.and_then(|task| self.settings.plan.place(task))
-            && !self.open.timers.is_set(&Timer::TaskLimit(place))
-        {
-            self.start_task_limit(place);
-        }
-    }
-
-    /// Handles a timer that fired.
-    pub(super) fn fired(&mut self, timer: Timer) {
-        match timer {
-            Timer::Retry(place) => self.agenda.touch(place),
-            Timer::TaskLimit(place) => self.task_limit_reached(place),
-            Timer::RunLimit => self.run_limit_reached(),
-            Timer::AgentLimit(agent) => self.agent_limit_reached(&agent),
-            Timer::Restart(agent) => self.restart_agent(&agent),
-            Timer::EndOverdue(agent) => self.end_overdue(&agent),
-            Timer::KillOverdue(agent) => self.gone(&agent, None),
-            Timer::InterruptOverdue => self.interrupt_overdue(),
-            Timer::PauseOverdue => self.pause_overdue(),
-            Timer::QuotaTried => self.quota_tried(),
-            Timer::Question(id) => self.question_overdue(&id),
-        }
-    }
-
-    fn task_limit_reached(&mut self, place: usize) {
-        let status = self.status(place).filter(|status| status.state == TaskState::Running);
-        let Some((agent, attempt)) =
-            status.and_then(|status| Some((status.agent.clone()?, status.attempt)))
-        else {
-            return;
-        };
-        let limit = self.time_limit(place).unwrap_or_default();
-        let mut message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
-        if let Some(Doing::Retrying(pause)) =
-            self.state.agents().get(&agent).map(|status| &status.doing)
-        {
-            // Attempts to come are told by their failures only: the last one may be in progress.
-            message.push_str(&format!("; its model call had failed ({})", pause.kind));
-        }
-        let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
-    }
-
-    fn agent_limit_reached(&mut self, agent: &AgentId) {
-        let failure = self.too_late(agent);
-        self.end_agent(agent, Outcome::Failed { failure, partial: None });
     }
 
     /// Returns the failure of a check or a child that has used up its time.
@@ -144,27 +43,13 @@ impl RunMachine {
         Failure::new(kind, format!("it took longer than {} s", limit.as_secs_f64()))
     }
 
-    fn run_limit_reached(&mut self) {
-        // Only hooks are left, and they have a limit of their own.
-        if self.state.open_tasks() == 0 {
-            return;
-        }
-        let limit = self.settings.limits.timeout.unwrap_or_default();
-        let message = format!("the run took longer than {} s", limit.as_secs_f64());
-        let failure = Failure::new(FailureKind::Timeout, message);
-        if self.open.stopped.is_none() && !self.is_timeout_told() {
-            self.open.untold = Some(failure.clone());
-        }
-        self.stop_everything(Stop::Failed(failure));
-    }
-
     /// Returns true if some task shows that the time was used up. One task must show it; otherwise
     /// nobody could see why the run ended.
     fn is_timeout_told(&self) -> bool {
         (0..self.settings.plan.tasks().len()).any(|place| match self.task_state(place) {
             TaskState::Running => true,
             // The task begins at this moment, or its end is on its way to the journal.
-            TaskState::Ready | TaskState::Waiting => self.open.proposed.contains(&place),
+            TaskState::Ready | TaskState::Waiting => self.proposed.contains(&place),
             TaskState::Failed => {
                 let failure = self.status(place).and_then(|status| status.failure.as_ref());
                 failure.is_some_and(|failure| failure.kind == FailureKind::Timeout)
@@ -181,25 +66,144 @@ impl RunMachine {
     pub(super) fn end_grace(&self) -> Duration {
         self.settings.limits.grace_period + END_MARGIN
     }
+}
+
+impl RunMachine {
+    /// Sets a timer for the rest of every limit. Replaces the timers set before.
+    pub(super) fn start_limits(&mut self) {
+        if let Some(limit) = self.facts.settings.limits.timeout {
+            match limit.saturating_sub(self.facts.state.spent()) {
+                Duration::ZERO => self.run_limit_reached(),
+                left => self.facts.timers.set(self.facts.now.since + left, Timer::RunLimit),
+            }
+        }
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            self.start_task_limit(place);
+        }
+        for agent in self.facts.limited_agents() {
+            self.start_agent_limit(&agent);
+        }
+    }
+
+    /// Sets a timer for the time limit of a check or a child that begins to work, if it has one. After a
+    /// restart of the run a check has all its time, a child what its records leave of it.
+    pub(super) fn start_agent_limit(&mut self, agent: &AgentId) {
+        let timer = Timer::AgentLimit(agent.clone());
+        // One that crashed and begins again has no more time.
+        let left = self.facts.time_of_child(agent).or_else(|| self.facts.limit_of(agent));
+        if let Some(left) = left.filter(|_| !self.facts.timers.is_set(&timer)) {
+            self.facts.timers.set(self.facts.now.since + left, timer);
+        }
+    }
+
+    /// Sets a timer for the rest of the time limit of a task's running attempt.
+    pub(super) fn start_task_limit(&mut self, place: usize) {
+        let Some(limit) = self.facts.time_limit(place) else { return };
+        let status = self.facts.status(place).filter(|status| status.state == TaskState::Running);
+        let Some(status) = status.filter(|_| self.facts.state.phase() == RunPhase::Open) else {
+            return;
+        };
+        match limit.saturating_sub(status.latest.taken(self.facts.state.reading())) {
+            Duration::ZERO => self.task_limit_reached(place),
+            left => self.facts.timers.set(self.facts.now.since + left, Timer::TaskLimit(place)),
+        }
+    }
+
+    /// Cancels the timers of the limits when the run pauses.
+    pub(super) fn stop_limits(&mut self) {
+        self.facts.timers.cancel(&Timer::RunLimit);
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            self.facts.timers.cancel(&Timer::TaskLimit(place));
+        }
+        for agent in self.facts.limited_agents() {
+            self.facts.timers.cancel(&Timer::AgentLimit(agent));
+        }
+    }
+
+    /// Sets the timer of the attempt that an agent works for, if it has fired when no agent was at
+    /// work that could have been ended.
+    pub(super) fn limit_attempt_of(&mut self, agent: &AgentId) {
+        let task = self.facts.state.agents().get(agent).map(|agent| &agent.task);
+        if let Some(place) = task.and_then(|task| self.facts.settings.plan.place(task))
+            && !self.facts.timers.is_set(&Timer::TaskLimit(place))
+        {
+            self.start_task_limit(place);
+        }
+    }
+
+    /// Handles a timer that fired.
+    pub(super) fn fired(&mut self, timer: Timer) {
+        match timer {
+            Timer::Retry(place) => self.facts.agenda.touch(place),
+            Timer::TaskLimit(place) => self.task_limit_reached(place),
+            Timer::RunLimit => self.run_limit_reached(),
+            Timer::AgentLimit(agent) => self.agent_limit_reached(&agent),
+            Timer::Restart(agent) => self.restart_agent(&agent),
+            Timer::EndOverdue(agent) => self.end_overdue(&agent),
+            Timer::KillOverdue(agent) => self.gone(&agent, None),
+            Timer::InterruptOverdue => self.interrupt_overdue(),
+            Timer::PauseOverdue => self.pause_overdue(),
+            Timer::QuotaTried => self.quota_tried(),
+            Timer::Question(id) => self.question_overdue(&id),
+        }
+    }
+
+    fn task_limit_reached(&mut self, place: usize) {
+        let status = self.facts.status(place).filter(|status| status.state == TaskState::Running);
+        let Some((agent, attempt)) =
+            status.and_then(|status| Some((status.agent.clone()?, status.attempt)))
+        else {
+            return;
+        };
+        let limit = self.facts.time_limit(place).unwrap_or_default();
+        let mut message = format!("attempt {attempt} took longer than {} s", limit.as_secs_f64());
+        if let Some(Doing::Retrying(pause)) =
+            self.facts.state.agents().get(&agent).map(|status| &status.doing)
+        {
+            // Attempts to come are told by their failures only: the last one may be in progress.
+            message.push_str(&format!("; its model call had failed ({})", pause.kind));
+        }
+        let failure = Failure::new(FailureKind::Timeout, message);
+        self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
+    }
+
+    fn agent_limit_reached(&mut self, agent: &AgentId) {
+        let failure = self.facts.too_late(agent);
+        self.end_agent(agent, Outcome::Failed { failure, partial: None });
+    }
+
+    fn run_limit_reached(&mut self) {
+        // Only hooks are left, and they have a limit of their own.
+        if self.facts.state.open_tasks() == 0 {
+            return;
+        }
+        let limit = self.facts.settings.limits.timeout.unwrap_or_default();
+        let message = format!("the run took longer than {} s", limit.as_secs_f64());
+        let failure = Failure::new(FailureKind::Timeout, message);
+        if self.facts.stopped.is_none() && !self.facts.is_timeout_told() {
+            self.facts.untold = Some(failure.clone());
+        }
+        self.stop_everything(Stop::Failed(failure));
+    }
 
     /// Kills an agent that was asked to end and has used up its grace. Its end is recorded without
     /// it.
     fn end_overdue(&mut self, agent: &AgentId) {
-        if self.open.is_disk_full {
+        if self.facts.is_disk_full {
             // The agent's end waits for disk space, as every record does.
-            let at = self.now.since + self.end_grace();
-            return self.open.timers.set(at, Timer::EndOverdue(agent.clone()));
+            let at = self.facts.now.since + self.facts.end_grace();
+            return self.facts.timers.set(at, Timer::EndOverdue(agent.clone()));
         }
         self.kill(agent);
     }
 
     /// Kills the actor of an agent.
     pub(super) fn kill(&mut self, agent: &AgentId) {
-        if self.open.stage(agent) == Some(Stage::Live) {
-            self.open.set_stage(agent, Stage::Killed);
+        if self.facts.stage(agent) == Some(Stage::Live) {
+            self.facts.set_stage(agent, Stage::Killed);
             self.actions.push_back(super::Action::Kill(agent.clone()));
-            let at = self.now.since + KILL_MARGIN;
-            self.open.timers.set(at, Timer::KillOverdue(agent.clone()));
+            let at = self.facts.now.since + KILL_MARGIN;
+            self.facts.timers.set(at, Timer::KillOverdue(agent.clone()));
         }
     }
 }

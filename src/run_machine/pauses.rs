@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::action::Haste;
-use super::open::Stage;
+use super::facts::{Facts, Stage};
 use super::timers::Timer;
 use super::{Action, Finish, RunMachine};
 use crate::event::{Draft, PauseCause, RunOpened, RunPaused, RunStatus};
@@ -23,40 +23,47 @@ const PAUSE_PATIENCE: Duration = Duration::from_secs(5);
 /// second, which is a usual pace.
 const REPLY_PATIENCE: Duration = Duration::from_secs(600);
 
-impl RunMachine {
-    /// Stops the run so that it can be resumed: no new work, and a grace for the agents at work.
-    pub(super) fn interrupted(&mut self, reason: String, haste: Haste) {
-        if self.open.interrupted.is_some() {
-            return;
-        }
-        self.open.interrupted = Some(reason);
-        if self.open.is_disk_full {
-            // On a full disk, no record requested from now on may ever be written.
-            let patience = self.settings.limits.grace_period + PAUSE_PATIENCE;
-            self.open.timers.set(self.now.since + patience, Timer::PauseOverdue);
-        }
-        for agent in self.live() {
-            self.actions.push_back(Action::Interrupt(agent, haste));
-        }
-        self.end_hook();
-        let patience = match haste {
-            Haste::WithinGrace => self.end_grace(),
-            Haste::AfterReply => self.end_grace() + REPLY_PATIENCE,
-        };
-        self.open.timers.set(self.now.since + patience, Timer::InterruptOverdue);
-    }
-
+impl Facts {
     /// Returns the agents that have an actor and were not killed, sorted by id.
     fn live(&self) -> Vec<crate::id::AgentId> {
-        let live = self.open.agents.iter().filter(|(_, agent)| agent.stage == Stage::Live);
+        let live = self.agents.iter().filter(|(_, agent)| agent.stage == Stage::Live);
         let mut live: Vec<_> = live.map(|(id, _)| id.clone()).collect();
         live.sort();
         live
     }
 
+    /// Returns true if a change of a task or of the plan is on its way to the journal.
+    fn is_recording(&self) -> bool {
+        !self.proposed.is_empty() || !self.growing.is_empty()
+    }
+}
+
+impl RunMachine {
+    /// Stops the run so that it can be resumed: no new work, and a grace for the agents at work.
+    pub(super) fn interrupted(&mut self, reason: String, haste: Haste) {
+        if self.facts.interrupted.is_some() {
+            return;
+        }
+        self.facts.interrupted = Some(reason);
+        if self.facts.is_disk_full {
+            // On a full disk, no record requested from now on may ever be written.
+            let patience = self.facts.settings.limits.grace_period + PAUSE_PATIENCE;
+            self.facts.timers.set(self.facts.now.since + patience, Timer::PauseOverdue);
+        }
+        for agent in self.facts.live() {
+            self.actions.push_back(Action::Interrupt(agent, haste));
+        }
+        self.end_hook();
+        let patience = match haste {
+            Haste::WithinGrace => self.facts.end_grace(),
+            Haste::AfterReply => self.facts.end_grace() + REPLY_PATIENCE,
+        };
+        self.facts.timers.set(self.facts.now.since + patience, Timer::InterruptOverdue);
+    }
+
     /// Kills the interrupted agents that have used up their grace.
     pub(super) fn interrupt_overdue(&mut self) {
-        for agent in self.live() {
+        for agent in self.facts.live() {
             self.kill(&agent);
         }
     }
@@ -65,94 +72,89 @@ impl RunMachine {
     pub(super) fn pause_when_quiet(&mut self) {
         // The consequences of an agent's end are recorded first, so that a resumed run need not
         // decide them again.
-        let is_quiet = self.open.live == 0 && self.open.ending == 0 && !self.is_recording();
-        if is_quiet && self.open.hook.is_none() {
-            self.open.is_finishing = true;
-            let reason = self.open.interrupted.clone().unwrap_or_default();
-            let paused = RunPaused { reason, cause: self.open.pause_cause };
+        let is_quiet = self.facts.live == 0 && self.facts.ending == 0 && !self.facts.is_recording();
+        if is_quiet && self.facts.hook.is_none() {
+            self.facts.is_finishing = true;
+            let reason = self.facts.interrupted.clone().unwrap_or_default();
+            let paused = RunPaused { reason, cause: self.facts.pause_cause };
             self.record(vec![Draft::run(paused)]);
         }
-    }
-
-    /// Returns true if a change of a task or of the plan is on its way to the journal.
-    fn is_recording(&self) -> bool {
-        !self.open.proposed.is_empty() || !self.open.growing.is_empty()
     }
 
     /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
         self.pause_for_people();
-        let is_pausing = self.open.interrupted.is_some();
-        if is_pausing || self.state.open_agents() > 0 || self.is_recording() {
+        let is_pausing = self.facts.interrupted.is_some();
+        if is_pausing || self.facts.state.open_agents() > 0 || self.facts.is_recording() {
             return;
         }
-        if self.state.open_tasks() > 0 {
+        if self.facts.state.open_tasks() > 0 {
             return self.pause_if_failures_wait();
         }
-        let is_stopped = self.open.stopped.is_some();
-        let by_failure = self.stopping_failure().is_some();
-        let mixed = match self.state.hook(Hook::OnStart) {
+        let is_stopped = self.facts.stopped.is_some();
+        let by_failure = self.facts.stopping_failure().is_some();
+        let mixed = match self.facts.state.hook(Hook::OnStart) {
             Some(HookState::Failed(_)) => RunStatus::Failed,
             // The failure of a task stopped the others, not a person.
-            _ if by_failure && (!is_stopped || self.settings.limits.cancel_running) => {
+            _ if by_failure && (!is_stopped || self.facts.settings.limits.cancel_running) => {
                 RunStatus::Failed
             }
             _ if is_stopped => RunStatus::Cancelled,
             // All other tasks were done, as far as they could be.
             _ => RunStatus::Partial,
         };
-        let result = self.state.result(mixed, self.settings.limits.strict);
+        let result = self.facts.state.result(mixed, self.facts.settings.limits.strict);
         if self.waits_for_end(&result) {
             return;
         }
-        self.open.is_finishing = true;
+        self.facts.is_finishing = true;
         self.record(vec![Draft::run(result)]);
     }
 
     /// Records a pause if every open task waits for the run to be resumed, or for such a task.
     fn pause_if_failures_wait(&mut self) {
-        let Some(first) = self.open.waiting_for_resume.first().copied() else { return };
+        let Some(first) = self.facts.waiting_for_resume.first().copied() else { return };
         let waits = |(_, task): (&Name, &TaskStatus)| {
             task.state.is_end() || task.state == TaskState::Pending || task.waits_for_resume()
         };
-        if !self.open.evaluating.is_empty() || !self.state.tasks().all(waits) {
+        if !self.facts.evaluating.is_empty() || !self.facts.state.tasks().all(waits) {
             return;
         }
-        self.open.is_finishing = true;
-        let failure = self.status(first).and_then(|task| task.failure.clone());
+        self.facts.is_finishing = true;
+        let failure = self.facts.status(first).and_then(|task| task.failure.clone());
         let failure = failure.map(|failure| failure.to_string()).unwrap_or_default();
-        let others = match self.open.waiting_for_resume.len() - 1 {
+        let others = match self.facts.waiting_for_resume.len() - 1 {
             0 => String::new(),
             1 => ", and 1 more task waits".to_owned(),
             more => format!(", and {more} more tasks wait"),
         };
-        let reason = format!("task `{}` failed: {failure}{others}", self.name(first));
+        let reason = format!("task `{}` failed: {failure}{others}", self.facts.name(first));
         self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Failure })]);
     }
 
     /// Pauses the run because the disk is full: nothing new begins until there is disk space.
     pub(super) fn no_room(&mut self) {
-        self.open.is_disk_full = true;
-        if self.open.is_finishing {
+        self.facts.is_disk_full = true;
+        if self.facts.is_finishing {
             return;
         }
         self.actions.push_back(Action::HoldSteps);
         let (reason, cause) = (DISK_FULL.to_owned(), PauseCause::DiskFull);
         self.record(vec![Draft::run(RunPaused { reason, cause })]);
-        self.open.timers.set(self.now.since + PAUSE_PATIENCE, Timer::PauseOverdue);
+        self.facts.timers.set(self.facts.now.since + PAUSE_PATIENCE, Timer::PauseOverdue);
     }
 
     /// Records that the run continues, after the disk has space again. Work begins once this is
     /// durable.
     pub(super) fn room_again(&mut self) {
-        self.open.is_disk_full = false;
-        if self.open.is_finishing {
+        self.facts.is_disk_full = false;
+        if self.facts.is_finishing {
             return;
         }
         let opened = RunOpened {
-            pid: self.settings.pid,
+            pid: self.facts.settings.pid,
             reason: Some("there is disk space again".to_owned()),
-            ..RunOpened::by_this_process(self.state.epoch())
+            ..RunOpened::by_this_process(self.facts.state.epoch())
         };
         self.record(vec![Draft::run(opened)]);
     }
@@ -161,20 +163,20 @@ impl RunMachine {
     /// meanwhile.
     pub(super) fn opened(&mut self) {
         self.start_limits();
-        self.actions.push_back(match self.open.is_disk_full {
+        self.actions.push_back(match self.facts.is_disk_full {
             true => Action::HoldSteps,
             false => Action::AllowSteps,
         });
-        self.open.waits_for_quota = false;
+        self.facts.waits_for_quota = false;
         self.wait_for_quota();
     }
 
     /// Ends the run for this process if not even its pause could be recorded.
     pub(super) fn pause_overdue(&mut self) {
-        if !self.open.is_disk_full {
+        if !self.facts.is_disk_full {
             return;
         }
-        match (&self.open.interrupted, self.state.phase()) {
+        match (&self.facts.interrupted, self.facts.state.phase()) {
             // The pause is recorded, so the sender of the interrupt need not wait for anything
             // else.
             (Some(reason), RunPhase::Paused) => {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::action::Haste;
 use super::asking::Waiting;
-use super::open::Stage;
+use super::facts::{Facts, Stage};
 use super::tasks::CHANGED;
 use super::timers::Timer;
 use super::{Action, Made, RunMachine};
@@ -40,7 +40,7 @@ pub struct Ask {
     pub asked: ApprovalAsked,
 }
 
-impl RunMachine {
+impl Facts {
     /// Returns the approval that a task asks for, if that is its work.
     fn approval(&self, place: usize) -> Option<&Approval> {
         match &self.spec(place).work {
@@ -51,66 +51,6 @@ impl RunMachine {
 
     pub(super) fn is_approval(&self, place: usize) -> bool {
         self.approval(place).is_some()
-    }
-
-    /// Asks the question of an approval whose turn has come, or ends the task with the answer.
-    pub(super) fn decide_approval(&mut self, place: usize) {
-        let id = self.status(place).and_then(|status| status.question.clone());
-        match id.map(|id| self.state.questions().answer(&id).cloned()) {
-            None => self.ask_for_approval(place),
-            Some(Some(answered)) => self.settle_approval(place, &answered),
-            Some(None) => {}
-        }
-    }
-
-    fn ask_for_approval(&mut self, place: usize) {
-        let attempt = self.status(place).map_or(0, |status| status.attempt);
-        let Some(question) = self.question(place) else { return };
-        let (message, shown) = match question {
-            Ok(rendered) => rendered,
-            Err(failure) => {
-                let failed = self.failed(place, attempt, failure);
-                return self.end_unstarted(place, failed);
-            }
-        };
-        let content = self.content_of_question(place, &message, &shown);
-        if let Some(output) = self.kept_answer(place, &content) {
-            return self.check_output(place, Made::Whole(output), Some(content));
-        }
-        let Some(approval) = self.approval(place) else { return };
-        let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
-        let until_ms =
-            limit.map(|limit| self.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
-        // The number of the record makes the id new, also when a task asks again.
-        let id = CallKey::derive(
-            self.settings.run,
-            &AgentId::main(self.name(place), attempt + 1),
-            0,
-            0,
-            ApprovalKind::Approval.as_str(),
-            &self.state.last_seq().to_string(),
-        );
-        let asked = ApprovalAsked::new(id.as_str(), ApprovalKind::Approval, &message);
-        let asked = ApprovalAsked { shown, until_ms, content: Some(content), ..asked };
-        if !self.wait_for_agents(place, CHANGED) {
-            self.record_task(place, asked.into());
-        }
-    }
-
-    fn settle_approval(&mut self, place: usize, answered: &Answered) {
-        let Answered { answer, at_ms, .. } = answered;
-        if !answer.allowed {
-            let attempt = self.status(place).map_or(1, |status| status.attempt);
-            let failed = self.failed(place, attempt, self.refusal_of(place, answer));
-            return self.record_task(place, failed);
-        }
-        let value = json!({
-            "approved": true,
-            "text": answer.text,
-            "by": answer.by,
-            "at_ms": at_ms,
-        });
-        self.check_output(place, Made::Whole(Output::whole(value.to_string())), None);
     }
 
     /// Returns the failure of an approval that was not given.
@@ -129,37 +69,105 @@ impl RunMachine {
         Failure::new(FailureKind::Rejected, format!("{by} rejected it{reason}"))
     }
 
+    /// Returns true if an agent has asked a person and has no answer.
+    pub(super) fn has_open_question(&self, id: &AgentId) -> bool {
+        self.state.agents().get(id).is_some_and(|agent| !agent.asked.is_empty())
+    }
+}
+
+impl RunMachine {
+    /// Asks the question of an approval whose turn has come, or ends the task with the answer.
+    pub(super) fn decide_approval(&mut self, place: usize) {
+        let id = self.facts.status(place).and_then(|status| status.question.clone());
+        match id.map(|id| self.facts.state.questions().answer(&id).cloned()) {
+            None => self.ask_for_approval(place),
+            Some(Some(answered)) => self.settle_approval(place, &answered),
+            Some(None) => {}
+        }
+    }
+
+    fn ask_for_approval(&mut self, place: usize) {
+        let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
+        let Some(question) = self.question(place) else { return };
+        let (message, shown) = match question {
+            Ok(rendered) => rendered,
+            Err(failure) => {
+                let failed = self.facts.failed(place, attempt, failure);
+                return self.end_unstarted(place, failed);
+            }
+        };
+        let content = self.facts.content_of_question(place, &message, &shown);
+        if let Some(output) = self.facts.kept_answer(place, &content) {
+            return self.check_output(place, Made::Whole(output), Some(content));
+        }
+        let Some(approval) = self.facts.approval(place) else { return };
+        let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
+        let until_ms =
+            limit.map(|limit| self.facts.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
+        // The number of the record makes the id new, also when a task asks again.
+        let id = CallKey::derive(
+            self.facts.settings.run,
+            &AgentId::main(self.facts.name(place), attempt + 1),
+            0,
+            0,
+            ApprovalKind::Approval.as_str(),
+            &self.facts.state.last_seq().to_string(),
+        );
+        let asked = ApprovalAsked::new(id.as_str(), ApprovalKind::Approval, &message);
+        let asked = ApprovalAsked { shown, until_ms, content: Some(content), ..asked };
+        if !self.wait_for_agents(place, CHANGED) {
+            self.record_task(place, asked.into());
+        }
+    }
+
+    fn settle_approval(&mut self, place: usize, answered: &Answered) {
+        let Answered { answer, at_ms, .. } = answered;
+        if !answer.allowed {
+            let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
+            let failed = self.facts.failed(place, attempt, self.facts.refusal_of(place, answer));
+            return self.record_task(place, failed);
+        }
+        let value = json!({
+            "approved": true,
+            "text": answer.text,
+            "by": answer.by,
+            "at_ms": at_ms,
+        });
+        self.check_output(place, Made::Whole(Output::whole(value.to_string())), None);
+    }
+
     /// Handles the question of an agent, or the same question again.
     pub(super) fn asked(&mut self, ask: Ask) {
         let Ask { agent, task, asked } = ask;
-        if let Some(answered) = self.state.questions().answer(&asked.id).cloned() {
+        if let Some(answered) = self.facts.state.questions().answer(&asked.id).cloned() {
             return self.tell_agent(&agent, &asked.id, answered);
         }
         // An agent that waits for a person needs no slot.
-        self.open.slots.release(&agent);
-        let is_ending = self.open.interrupted.is_some() || self.open.stopped.is_some();
-        let is_asked = self.state.questions().get(&asked.id).is_some()
-            || self.open.asking.asking.contains_key(&asked.id);
-        if is_asked || is_ending || self.is_over(&agent) {
+        self.facts.slots.release(&agent);
+        let is_ending = self.facts.interrupted.is_some() || self.facts.stopped.is_some();
+        let is_asked = self.facts.state.questions().get(&asked.id).is_some()
+            || self.facts.asking.asking.contains_key(&asked.id);
+        if is_asked || is_ending || self.facts.is_over(&agent) {
             // An agent that was asked to end waits until then: the question would outlive it.
             return;
         }
-        self.open.asking.asking.insert(asked.id.clone(), Vec::new());
+        self.facts.asking.asking.insert(asked.id.clone(), Vec::new());
         self.record(vec![Draft::agent(&task, &agent, asked)]);
     }
 
     /// Handles a recorded question.
     pub(super) fn question_asked(&mut self, asked: &ApprovalAsked) {
-        let early = self.open.asking.asking.remove(&asked.id).unwrap_or_default();
+        let early = self.facts.asking.asking.remove(&asked.id).unwrap_or_default();
         for (request, answer) in early {
             self.answered_by(request, answer);
         }
-        let Some(question) = self.state.questions().get(&asked.id).cloned() else { return };
+        let Some(question) = self.facts.state.questions().get(&asked.id).cloned() else { return };
         self.set_question_timer(&question.asked);
-        let place = self.settings.plan.place(&question.task).filter(|_| question.agent.is_none());
-        let command = place.and_then(|place| self.approval(place)).map(|a| a.notify.clone());
+        let place =
+            self.facts.settings.plan.place(&question.task).filter(|_| question.agent.is_none());
+        let command = place.and_then(|place| self.facts.approval(place)).map(|a| a.notify.clone());
         if let Some(command) = command.filter(|command| !command.is_empty()) {
-            self.open.asking.notifying += 1;
+            self.facts.asking.notifying += 1;
             let question = Box::new(question);
             self.actions.push_back(Action::Notify { command, question });
         }
@@ -167,36 +175,37 @@ impl RunMachine {
 
     /// Handles the end of a notification command.
     pub(super) fn notification_ended(&mut self) {
-        self.open.asking.notifying -= 1;
+        self.facts.asking.notifying -= 1;
     }
 
     /// Sets the timers of all open questions at the start of a process, and answers those whose time
     /// was over before: the run must not pause for them.
     pub(super) fn resume_questions(&mut self) {
-        let open: Vec<_> = self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
+        let open: Vec<_> =
+            self.facts.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
         open.iter().for_each(|id| self.question_overdue(id));
     }
 
     fn set_question_timer(&mut self, asked: &ApprovalAsked) {
         if let Some(until) = asked.until_ms {
-            let left = u64::try_from(until.saturating_sub(self.now.wall_ms)).unwrap_or(0);
-            let at = self.now.since + Duration::from_millis(left).min(LOOK_AGAIN);
-            self.open.timers.set(at, Timer::Question(asked.id.clone()));
+            let left = u64::try_from(until.saturating_sub(self.facts.now.wall_ms)).unwrap_or(0);
+            let at = self.facts.now.since + Duration::from_millis(left).min(LOOK_AGAIN);
+            self.facts.timers.set(at, Timer::Question(asked.id.clone()));
         }
     }
 
     /// Answers a question whose time is over.
     pub(super) fn question_overdue(&mut self, id: &str) {
-        let Some(question) = self.state.questions().get(id) else { return };
-        if question.asked.until_ms.is_none_or(|until| until > self.now.wall_ms) {
+        let Some(question) = self.facts.state.questions().get(id) else { return };
+        if question.asked.until_ms.is_none_or(|until| until > self.facts.now.wall_ms) {
             let asked = question.asked.clone();
             return self.set_question_timer(&asked);
         }
-        if self.open.is_finishing || self.open.asking.answering.contains_key(id) {
+        if self.facts.is_finishing || self.facts.asking.answering.contains_key(id) {
             return;
         }
-        let place = self.settings.plan.place(&question.task);
-        let on_timeout = place.and_then(|place| self.approval(place)).map(|a| a.on_timeout);
+        let place = self.facts.settings.plan.place(&question.task);
+        let on_timeout = place.and_then(|place| self.facts.approval(place)).map(|a| a.on_timeout);
         let allowed = on_timeout == Some(OnTimeout::Approve);
         let by = Some(BY_TIMEOUT.to_owned());
         self.record_answer(ApprovalAnswered { id: id.to_owned(), allowed, text: None, by }, None);
@@ -205,17 +214,17 @@ impl RunMachine {
     /// Handles the answer of a person. `request` is the one who wants to know what became of it.
     pub(super) fn answered_by(&mut self, request: Option<u64>, answer: PersonsAnswer) {
         let PersonsAnswer { id, allowed, text, by } = answer;
-        let verdict = if let Some(first) = self.state.questions().answer(&id) {
+        let verdict = if let Some(first) = self.facts.state.questions().answer(&id) {
             late(first)
-        } else if self.open.is_finishing {
+        } else if self.facts.is_finishing {
             Verdict::Closing
-        } else if let Some(waiting) = self.open.asking.answering.get_mut(&id) {
+        } else if let Some(waiting) = self.facts.asking.answering.get_mut(&id) {
             waiting.late.extend(request);
             return;
-        } else if let Some(early) = self.open.asking.asking.get_mut(&id) {
+        } else if let Some(early) = self.facts.asking.asking.get_mut(&id) {
             early.push((request, PersonsAnswer { id, allowed, text, by }));
             return;
-        } else if self.state.questions().get(&id).is_none() {
+        } else if self.facts.state.questions().get(&id).is_none() {
             Verdict::Unknown
         } else {
             let text = text.map(|text| bounded(&text, ANSWER_BYTES).0);
@@ -226,20 +235,21 @@ impl RunMachine {
     }
 
     fn record_answer(&mut self, answer: ApprovalAnswered, first: Option<u64>) {
-        let Some(Question { task, agent, .. }) = self.state.questions().get(&answer.id) else {
+        let Some(Question { task, agent, .. }) = self.facts.state.questions().get(&answer.id)
+        else {
             return;
         };
         let (task, agent) = (Some(task.clone()), agent.clone());
         let waiting = Waiting { first, late: Vec::new() };
-        self.open.asking.answering.insert(answer.id.clone(), waiting);
+        self.facts.asking.answering.insert(answer.id.clone(), waiting);
         self.record(vec![Draft { task, agent, event: answer.into() }]);
     }
 
     /// Handles a recorded answer.
     pub(super) fn question_answered(&mut self, record: &SharedRecord, answer: &ApprovalAnswered) {
-        self.open.timers.cancel(&Timer::Question(answer.id.clone()));
-        let known = self.state.questions().answer(&answer.id).cloned();
-        let waiting = self.open.asking.answering.remove(&answer.id).unwrap_or_default();
+        self.facts.timers.cancel(&Timer::Question(answer.id.clone()));
+        let known = self.facts.state.questions().answer(&answer.id).cloned();
+        let waiting = self.facts.asking.answering.remove(&answer.id).unwrap_or_default();
         // Without an answer in the state, whoever asked had ended before this record.
         let counted = known.as_ref().map_or(Verdict::Unknown, |_| Verdict::Counted);
         self.tell_of_answer(waiting.first, counted);
@@ -260,27 +270,22 @@ impl RunMachine {
 
     /// Passes an answer to the agent that asked. One without an actor asks again when it has one.
     fn tell_agent(&mut self, agent: &AgentId, id: &str, answered: Answered) {
-        if self.open.stage(agent) == Some(Stage::Live) {
-            if !self.open.slots.holds(agent) {
-                self.open.asking.note_loose(agent);
+        if self.facts.stage(agent) == Some(Stage::Live) {
+            if !self.facts.slots.holds(agent) {
+                self.facts.asking.note_loose(agent);
             }
             let (agent, id) = (agent.clone(), id.to_owned());
             self.actions.push_back(Action::AnswerQuestion { agent, id, answered });
         }
     }
 
-    /// Returns true if an agent has asked a person and has no answer.
-    pub(super) fn has_open_question(&self, id: &AgentId) -> bool {
-        self.state.agents().get(id).is_some_and(|agent| !agent.asked.is_empty())
-    }
-
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
     /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
-        if self.settings.attended || !self.only_people_are_left() {
+        if self.facts.settings.attended || !self.only_people_are_left() {
             return;
         }
-        let open = self.state.questions().open();
+        let open = self.facts.state.questions().open();
         let Some(first) = open.first() else { return };
         let who = first.agent.as_ref().map_or(first.task.as_str(), AgentId::as_str);
         let message = first.asked.message.lines().next().unwrap_or_default();
@@ -290,14 +295,14 @@ impl RunMachine {
             more => format!(", and {more} more questions are open"),
         };
         let reason = format!("`{who}` waits for a person: {message}{others}");
-        self.open.pause_cause = PauseCause::Person;
+        self.facts.pause_cause = PauseCause::Person;
         self.interrupted(reason, Haste::WithinGrace);
         self.pause_when_quiet();
     }
 
     fn only_people_are_left(&mut self) -> bool {
-        let open = &self.open;
-        let is_idle = !self.state.questions().is_empty()
+        let open = &self.facts;
+        let is_idle = !self.facts.state.questions().is_empty()
             && !open.is_disk_full
             && open.asking.is_quiet()
             && open.proposed.is_empty()
@@ -315,13 +320,16 @@ impl RunMachine {
 
     /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
     fn any_loose(&mut self) -> bool {
-        let mut loose = std::mem::take(&mut self.open.asking.loose);
+        let mut loose = std::mem::take(&mut self.facts.asking.loose);
         loose.retain(|id| {
-            let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
-            self.open.stage(id) == Some(Stage::Live) && waits_alone && !self.has_open_question(id)
+            let waits_alone =
+                self.facts.state.agents().get(id).is_some_and(|agent| agent.open == 1);
+            self.facts.stage(id) == Some(Stage::Live)
+                && waits_alone
+                && !self.facts.has_open_question(id)
         });
-        self.open.asking.loose = loose;
-        !self.open.asking.loose.is_empty()
+        self.facts.asking.loose = loose;
+        !self.facts.asking.loose.is_empty()
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::RunMachine;
 use super::action::Haste;
+use super::facts::Facts;
 use super::timers::Timer;
 use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPaused};
 
@@ -14,15 +15,22 @@ use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPa
 /// waits for it any more, and a new one may start to try it.
 const TRY_PATIENCE: Duration = Duration::from_secs(60);
 
+impl Facts {
+    /// Returns true if nothing new may start: the quota is used up, and somebody waits for its reset.
+    pub(super) fn holds_starts(&self) -> bool {
+        self.holds_starts && (self.state.open_agents() > 0 || !self.spawning.is_empty())
+    }
+}
+
 impl RunMachine {
     /// Takes in that the quota of a provider is used up.
     pub(super) fn quota_exhausted(&mut self, parked: &GatewayParked, wait: QuotaWait) {
         match wait {
             QuotaWait::InProcess => self.wait_for_quota(),
             // Whoever stops the run already says why it paused.
-            QuotaWait::Resume if self.open.interrupted.is_some() => {}
+            QuotaWait::Resume if self.facts.interrupted.is_some() => {}
             QuotaWait::Resume => {
-                self.open.pause_cause = PauseCause::Failure;
+                self.facts.pause_cause = PauseCause::Failure;
                 let (provider, reason) = (&parked.provider, &parked.reason);
                 let reason = format!("the quota of provider `{provider}` is used up: {reason}");
                 self.interrupted(reason, Haste::AfterReply);
@@ -32,8 +40,8 @@ impl RunMachine {
 
     /// Pauses the run, if a quota is used up and the run is open.
     pub(super) fn wait_for_quota(&mut self) {
-        let Some((provider, closed)) = self.state.quotas().last() else { return };
-        let left = closed.until_ms.saturating_sub(self.state.last_ms()).max(0);
+        let Some((provider, closed)) = self.facts.state.quotas().last() else { return };
+        let left = closed.until_ms.saturating_sub(self.facts.state.last_ms()).max(0);
         let left = Duration::from_millis(left.unsigned_abs());
         let until = jiff::Timestamp::from_millisecond(closed.until_ms).unwrap_or_default();
         let until = until.strftime("%Y-%m-%d %H:%M:%S UTC");
@@ -41,44 +49,40 @@ impl RunMachine {
             "quota of provider `{provider}` until {until}, then the run continues by itself: {}",
             closed.reason
         );
-        self.open.holds_starts = true;
-        self.open.timers.set(self.now.since + left + TRY_PATIENCE, Timer::QuotaTried);
-        let is_ending = self.open.interrupted.is_some() || self.open.is_finishing;
+        self.facts.holds_starts = true;
+        self.facts.timers.set(self.facts.now.since + left + TRY_PATIENCE, Timer::QuotaTried);
+        let is_ending = self.facts.interrupted.is_some() || self.facts.is_finishing;
         // A reset whose time has come is tried first: if it is refused, the run pauses then.
         let is_tried = left.is_zero();
-        if is_ending || is_tried || self.open.is_disk_full || self.open.waits_for_quota {
+        if is_ending || is_tried || self.facts.is_disk_full || self.facts.waits_for_quota {
             return;
         }
-        self.open.waits_for_quota = true;
+        self.facts.waits_for_quota = true;
         self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Quota })]);
     }
 
     /// Lets new work start although the reset of the quota is not known.
     pub(super) fn quota_tried(&mut self) {
-        self.open.holds_starts = false;
+        self.facts.holds_starts = false;
     }
 
     /// Continues the run if no quota is used up any more.
     pub(super) fn quota_reset(&mut self) {
-        if self.state.quotas().last().is_some() {
+        if self.facts.state.quotas().last().is_some() {
             return;
         }
-        self.open.holds_starts = false;
-        self.open.timers.cancel(&Timer::QuotaTried);
-        let is_ending = self.open.interrupted.is_some() || self.open.is_finishing;
-        if !std::mem::take(&mut self.open.waits_for_quota) || is_ending || self.open.is_disk_full {
+        self.facts.holds_starts = false;
+        self.facts.timers.cancel(&Timer::QuotaTried);
+        let is_ending = self.facts.interrupted.is_some() || self.facts.is_finishing;
+        if !std::mem::take(&mut self.facts.waits_for_quota) || is_ending || self.facts.is_disk_full
+        {
             return;
         }
         let opened = RunOpened {
-            pid: self.settings.pid,
+            pid: self.facts.settings.pid,
             reason: Some("the provider takes calls again".to_owned()),
-            ..RunOpened::by_this_process(self.state.epoch())
+            ..RunOpened::by_this_process(self.facts.state.epoch())
         };
         self.record(vec![Draft::run(opened)]);
-    }
-
-    /// Returns true if nothing new may start: the quota is used up, and somebody waits for its reset.
-    pub(super) fn holds_starts(&self) -> bool {
-        self.open.holds_starts && (self.state.open_agents() > 0 || !self.open.spawning.is_empty())
     }
 }

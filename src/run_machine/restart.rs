@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::agents::PARENT_ENDED;
-use super::open::Stage;
+use super::facts::{Facts, Stage};
 use super::slots::Rank;
 use super::tasks::SUPERSEDED;
 use super::timers::Timer;
@@ -20,30 +20,43 @@ use crate::turn::Outcome;
 /// Reason for ending an agent whose task is gone from the configuration.
 const TASK_REMOVED: &str = "its task was removed from the configuration";
 
+impl Facts {
+    /// Returns the agents of a task that the last process left and that have neither an actor nor
+    /// an outcome.
+    fn left_of(&self, task: &Name) -> Vec<AgentId> {
+        let left = self.left_of_task.get(task).into_iter().flatten();
+        let is_idle = |id: &&AgentId| {
+            let agent = self.agents.get(*id);
+            agent.is_some_and(|agent| agent.stage == Stage::Idle && agent.told.is_none())
+        };
+        left.filter(is_idle).cloned().collect()
+    }
+}
+
 impl RunMachine {
     /// Derives the open data from the state.
     pub(super) fn restart(&mut self) {
-        for id in self.open.left.keys().cloned().collect::<Vec<_>>() {
-            if let Some(agent) = self.state.agents().get(&id) {
-                self.open.left_of_task.entry(agent.task.clone()).or_default().push(id);
+        for id in self.facts.left.keys().cloned().collect::<Vec<_>>() {
+            if let Some(agent) = self.facts.state.agents().get(&id) {
+                self.facts.left_of_task.entry(agent.task.clone()).or_default().push(id);
             }
         }
-        for (task, value) in &mut self.open.values {
-            let (task, output) = (self.settings.plan.task(task), std::mem::take(value));
+        for (task, value) in &mut self.facts.values {
+            let (task, output) = (self.facts.settings.plan.task(task), std::mem::take(value));
             *value = match task {
                 Some(task) => scope::value_of(task, output),
                 // An instance: the plan learns of it below.
                 None => Known::object([("output", output)]),
             };
         }
-        let written = self.settings.plan.tasks().len();
+        let written = self.facts.settings.plan.tasks().len();
         (0..written).for_each(|place| self.take_up(place));
         self.expand_as_before();
-        (written..self.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
+        (written..self.facts.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
         self.share_children(0);
         self.count_earlier_children();
         self.count_earlier_turns();
-        if self.stopping_failure().is_some() {
+        if self.facts.stopping_failure().is_some() {
             self.spare();
             (0..written).for_each(|place| self.spare_added_before(place));
         }
@@ -56,8 +69,8 @@ impl RunMachine {
             self.give_up(given_up);
         }
         self.start_limits();
-        for place in 0..self.settings.plan.tasks().len() {
-            if self.task_state(place) == TaskState::Running {
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            if self.facts.task_state(place) == TaskState::Running {
                 self.resume_agents_of(place);
             }
         }
@@ -71,15 +84,17 @@ impl RunMachine {
     /// Fails the task of work that is not tried again; another attempt may follow, as after each failure.
     fn give_up(&mut self, given_up: GivenUp) {
         let GivenUp { work, failure } = given_up;
-        let agent = self.state.agents().get(&AgentId::from_text(&work));
+        let agent = self.facts.state.agents().get(&AgentId::from_text(&work));
         let task = agent.map(|agent| agent.task.clone()).or_else(|| Name::of_record(&work).ok());
-        let Some(place) = task.and_then(|task| self.settings.plan.place(&task)) else { return };
-        let main = self.status(place).and_then(|status| status.agent.clone());
-        match (self.task_state(place), main) {
+        let Some(place) = task.and_then(|task| self.facts.settings.plan.place(&task)) else {
+            return;
+        };
+        let main = self.facts.status(place).and_then(|status| status.agent.clone());
+        match (self.facts.task_state(place), main) {
             (state, _) if state.is_end() => {}
             // Its instances end by themselves.
-            _ if self.agenda.instances(place).open() > 0 => {}
-            (TaskState::Running, Some(main)) if self.open.left.contains_key(&main) => {
+            _ if self.facts.agenda.instances(place).open() > 0 => {}
+            (TaskState::Running, Some(main)) if self.facts.left.contains_key(&main) => {
                 self.end_attempt(&main, &Outcome::Failed { failure, partial: None });
             }
             _ => self.attempt_failed(place, failure),
@@ -88,15 +103,15 @@ impl RunMachine {
 
     /// Derives the open data of one task.
     fn take_up(&mut self, place: usize) {
-        let Some(status) = self.status(place) else { return };
+        let Some(status) = self.facts.status(place) else { return };
         match (status.state, status.retry_ms) {
             (TaskState::Waiting, Some(until)) => {
                 // The clock may have gone back meanwhile.
                 let most = status.pause_ms.unwrap_or(u64::MAX);
-                let left = until.saturating_sub(self.now.wall_ms);
+                let left = until.saturating_sub(self.facts.now.wall_ms);
                 let pause = u64::try_from(left).unwrap_or(0).min(most);
-                let at = self.now.since + Duration::from_millis(pause);
-                self.open.timers.set(at, Timer::Retry(place));
+                let at = self.facts.now.since + Duration::from_millis(pause);
+                self.facts.timers.set(at, Timer::Retry(place));
             }
             (TaskState::Running, _) if status.agent.is_some() => self.hold_locks(place),
             (state, _) if state.is_end() => self.note_value(place),
@@ -108,8 +123,8 @@ impl RunMachine {
     /// who would have had them then.
     fn count_earlier_turns(&mut self) {
         let mut turns = Vec::new();
-        for place in 0..self.settings.plan.tasks().len() {
-            let Some(status) = self.status(place) else { continue };
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            let Some(status) = self.facts.status(place) else { continue };
             let began = status.agent.as_ref().map(|_| status.began_seq);
             let began = began.filter(|seq| *seq > 0).map(|seq| (seq, place, Rank::Main));
             let child = Some(status.child_seq).filter(|seq| *seq > 0);
@@ -117,8 +132,8 @@ impl RunMachine {
         }
         turns.sort_unstable();
         for (_, place, rank) in turns {
-            let owner = self.owner(place, rank);
-            self.open.slots.had(rank, owner, place);
+            let owner = self.facts.owner(place, rank);
+            self.facts.slots.had(rank, owner, place);
             if rank == Rank::Main {
                 self.had_locks(place);
             }
@@ -127,60 +142,49 @@ impl RunMachine {
 
     /// Cancels the work at hand again, if a recorded failure had cancelled it.
     fn fail_as_before(&mut self) {
-        let cancels = self.settings.limits.cancel_running;
-        let failed = self.stopping_failure().filter(|_| cancels);
+        let cancels = self.facts.settings.limits.cancel_running;
+        let failed = self.facts.stopping_failure().filter(|_| cancels);
         if let Some(task) = failed {
             let reason = format!("task `{task}` failed");
-            self.stop_everything(super::open::Stop::Cancelled(reason));
+            self.stop_everything(super::facts::Stop::Cancelled(reason));
         }
     }
 
     /// Resumes the agents of a running attempt that had not ended, in the order in which they were
     /// spawned.
     pub(super) fn resume_agents_of(&mut self, place: usize) {
-        let task = self.name(place).clone();
-        let mut left = self.left_of(&task);
-        left.retain(|id| self.state.agent_use(id) == AgentUse::Current);
-        left.sort_by_key(|id| self.open.left.get(id).map(|left| left.first));
+        let task = self.facts.name(place).clone();
+        let mut left = self.facts.left_of(&task);
+        left.retain(|id| self.facts.state.agent_use(id) == AgentUse::Current);
+        left.sort_by_key(|id| self.facts.left.get(id).map(|left| left.first));
         for id in left {
-            let Some(agent) = self.state.agents().get(&id) else { continue };
+            let Some(agent) = self.facts.state.agents().get(&id) else { continue };
             let parent = agent.parent.clone();
-            let is_open = |parent: &AgentId| self.open.agents.contains_key(parent);
+            let is_open = |parent: &AgentId| self.facts.agents.contains_key(parent);
             let orphaned = agent.is_delegated() && parent.as_ref().is_some_and(|p| !is_open(p));
             if let Some(main) = parent.filter(|_| agent.check.is_some()) {
                 // A check works in the slot of its attempt, if that has one.
-                self.open.slots.hand_over(&main, id.clone());
+                self.facts.slots.hand_over(&main, id.clone());
             }
-            let waits = self.open.left.get(&id).is_some_and(|left| left.waits);
+            let waits = self.facts.left.get(&id).is_some_and(|left| left.waits);
             if orphaned {
                 self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });
-            } else if waits || self.has_open_question(&id) {
+            } else if waits || self.facts.has_open_question(&id) {
                 // The agent takes a slot when its children have ended or a person has answered.
-                self.open.slots.release(&id);
+                self.facts.slots.release(&id);
                 self.fold(&id);
-            } else if self.open.slots.holds(&id) {
+            } else if self.facts.slots.holds(&id) {
                 self.fold(&id);
             } else {
-                let rank = self.rank(&id);
-                self.open.slots.return_to(id, rank);
+                let rank = self.facts.rank(&id);
+                self.facts.slots.return_to(id, rank);
             }
         }
     }
 
-    /// Returns the agents of a task that the last process left and that have neither an actor nor
-    /// an outcome.
-    fn left_of(&self, task: &Name) -> Vec<AgentId> {
-        let left = self.open.left_of_task.get(task).into_iter().flatten();
-        let is_idle = |id: &&AgentId| {
-            let agent = self.open.agents.get(*id);
-            agent.is_some_and(|agent| agent.stage == Stage::Idle && agent.told.is_none())
-        };
-        left.filter(is_idle).cloned().collect()
-    }
-
     /// Ends the agents of a task that wait to be resumed, with this reason.
     pub(super) fn dismiss_left_of(&mut self, task: &Name, reason: &str) {
-        let left = self.left_of(task);
+        let left = self.facts.left_of(task);
         self.dismiss(left, reason);
     }
 
@@ -189,8 +193,9 @@ impl RunMachine {
         for (unused, reason) in
             [(AgentUse::TaskRemoved, TASK_REMOVED), (AgentUse::Superseded, SUPERSEDED)]
         {
-            let left = self.open.left.keys();
-            let left = left.filter(|id| self.state.agent_use(id) == unused).cloned().collect();
+            let left = self.facts.left.keys();
+            let left =
+                left.filter(|id| self.facts.state.agent_use(id) == unused).cloned().collect();
             self.dismiss(left, reason);
         }
     }
@@ -199,7 +204,7 @@ impl RunMachine {
         let told = || Outcome::Cancelled { reason: reason.to_owned() };
         let mut idle = Vec::new();
         for id in agents {
-            if let Some(agent) = self.open.agents.get_mut(&id)
+            if let Some(agent) = self.facts.agents.get_mut(&id)
                 && agent.stage == Stage::Idle
             {
                 agent.told.get_or_insert_with(told);

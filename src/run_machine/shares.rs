@@ -10,6 +10,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::RunMachine;
+use super::facts::Facts;
 use crate::id::{AgentId, Name};
 
 /// The shares of a run. Tasks are named by their place in the plan.
@@ -104,17 +105,17 @@ impl Shares {
     }
 }
 
-impl RunMachine {
+impl Facts {
     /// Returns the number of children that the run may still have, with those on their way to the
     /// journal.
     pub(super) fn children_left(&self) -> usize {
-        let used = self.state.descendants() + self.open.coming.len() + self.open.counted;
+        let used = self.state.descendants() + self.coming.len() + self.counted;
         self.settings.limits.max_descendants.saturating_sub(used)
     }
 
     /// Returns the number of children that the task at `place` may still have.
     pub(super) fn children_left_for(&self, place: usize) -> usize {
-        self.open.shares.left(self.whole(place), self.children_left())
+        self.shares.left(self.whole(place), self.children_left())
     }
 
     /// Returns the task at `place`, or the fan-out of which it is an instance.
@@ -126,41 +127,7 @@ impl RunMachine {
     pub(super) fn sharer(&self, agent: &AgentId) -> Option<usize> {
         let agent = self.state.agents().get(agent)?;
         let place = self.settings.plan.place(&agent.task)?;
-        Some(self.open.shares.owner(self.whole(place)))
-    }
-
-    /// Adds the tasks of the plan from `first` on to those that use a share.
-    pub(super) fn share_children(&mut self, first: usize) {
-        let plan = &self.settings.plan;
-        for proposed in self.state.proposed_plans().iter().filter(|proposed| proposed.unasked) {
-            let by = self.state.agents().get(&proposed.by).and_then(|by| plan.place(&by.task));
-            let Some(by) = by.map(|by| self.whole(by)) else { continue };
-            let tasks = proposed.tasks.iter().filter_map(|task| plan.place(&task.name));
-            for task in tasks.filter(|task| *task >= first) {
-                self.open.shares.lend(task, by);
-            }
-        }
-        let places = (first..plan.tasks().len()).filter(|place| plan.member(*place).is_none());
-        let uses = |place: &usize| {
-            let is_lent = self.open.shares.lent.contains_key(place);
-            (is_lent || self.may_delegate(*place)) && !self.task_state(*place).is_end()
-        };
-        let tasks: Vec<_> = places.filter(uses).collect();
-        self.open.shares.add(tasks);
-    }
-
-    /// Counts the children that the run has from before.
-    pub(super) fn count_earlier_children(&mut self) {
-        for agent in self.state.agents().values() {
-            let count = match (agent.is_delegated(), self.state.is_unasked(&agent.task)) {
-                (true, false) => 1,
-                (_, true) => agent.round as usize,
-                (false, false) => continue,
-            };
-            if let Some(place) = self.settings.plan.place(&agent.task) {
-                self.open.shares.count(self.whole(place), count);
-            }
-        }
+        Some(self.shares.owner(self.whole(place)))
     }
 
     /// Returns true if the agents of a task may delegate.
@@ -169,6 +136,44 @@ impl RunMachine {
             self.settings.agents.get(name).is_some_and(|agent| !agent.sub_agents.is_empty())
         };
         self.spec(place).agents().any(has_others)
+    }
+}
+
+impl RunMachine {
+    /// Adds the tasks of the plan from `first` on to those that use a share.
+    pub(super) fn share_children(&mut self, first: usize) {
+        let plan = &self.facts.settings.plan;
+        for proposed in self.facts.state.proposed_plans().iter().filter(|proposed| proposed.unasked)
+        {
+            let by =
+                self.facts.state.agents().get(&proposed.by).and_then(|by| plan.place(&by.task));
+            let Some(by) = by.map(|by| self.facts.whole(by)) else { continue };
+            let tasks = proposed.tasks.iter().filter_map(|task| plan.place(&task.name));
+            for task in tasks.filter(|task| *task >= first) {
+                self.facts.shares.lend(task, by);
+            }
+        }
+        let places = (first..plan.tasks().len()).filter(|place| plan.member(*place).is_none());
+        let uses = |place: &usize| {
+            let is_lent = self.facts.shares.lent.contains_key(place);
+            (is_lent || self.facts.may_delegate(*place)) && !self.facts.task_state(*place).is_end()
+        };
+        let tasks: Vec<_> = places.filter(uses).collect();
+        self.facts.shares.add(tasks);
+    }
+
+    /// Counts the children that the run has from before.
+    pub(super) fn count_earlier_children(&mut self) {
+        for agent in self.facts.state.agents().values() {
+            let count = match (agent.is_delegated(), self.facts.state.is_unasked(&agent.task)) {
+                (true, false) => 1,
+                (_, true) => agent.round as usize,
+                (false, false) => continue,
+            };
+            if let Some(place) = self.facts.settings.plan.place(&agent.task) {
+                self.facts.shares.count(self.facts.whole(place), count);
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::open::Stop;
+use super::facts::{Facts, Stop};
 use super::{CancelTarget, RunMachine};
 use crate::event::Event;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use crate::turn::Outcome;
 /// `timeout`: enough to remove a deployment, short enough for a person who waits for the end.
 const CLEANUP: Duration = Duration::from_secs(300);
 
-impl RunMachine {
+impl Facts {
     /// Returns the record of a task's failure, with its consequence for other tasks.
     pub(super) fn failed(&self, place: usize, attempt: u32, failure: Failure) -> Event {
         let consequence = match self.spec(place).on_failure {
@@ -44,7 +44,7 @@ impl RunMachine {
     /// Returns the end of a task that must not start because the whole run is stopped or has a
     /// failure.
     pub(super) fn not_to_start(&self, place: usize) -> Option<Event> {
-        if let Some(stop) = self.open.stopped.as_ref().filter(|_| !self.cleans_up(place)) {
+        if let Some(stop) = self.stopped.as_ref().filter(|_| !self.cleans_up(place)) {
             let reason = stop.reason().to_owned();
             return Some(TaskCancelled { reason }.into());
         }
@@ -58,19 +58,19 @@ impl RunMachine {
 
     /// Returns true if a task runs although the run was stopped.
     pub(super) fn cleans_up(&self, place: usize) -> bool {
-        self.spec(place).always && !self.open.is_cleanup_stopped
+        self.spec(place).always && !self.is_cleanup_stopped
     }
 
     /// Returns the longest time that an attempt of a task may take.
     pub(super) fn time_limit(&self, place: usize) -> Option<Duration> {
         let spec = self.spec(place);
-        spec.timeout.or_else(|| (spec.always && self.open.stopped.is_some()).then_some(CLEANUP))
+        spec.timeout.or_else(|| (spec.always && self.stopped.is_some()).then_some(CLEANUP))
     }
 
     /// Returns true if a failure elsewhere does not keep a task from starting.
     fn is_spared(&self, place: usize) -> bool {
         let is_listed = |spared: &HashSet<usize>| spared.contains(&place);
-        self.spec(place).always || self.open.spared.as_ref().is_some_and(is_listed)
+        self.spec(place).always || self.spared.as_ref().is_some_and(is_listed)
     }
 
     /// Returns true if a task has begun, and so goes on to its end after a failure elsewhere: it is
@@ -79,28 +79,35 @@ impl RunMachine {
         self.task_state(place) == TaskState::Waiting || self.settings.plan.member(place).is_some()
     }
 
+    /// Returns the number of the record since which a failure keeps others from starting.
+    fn stopped_since(&self) -> u64 {
+        self.state.stopped_since(self.settings.limits.fail_fast).unwrap_or(u64::MAX)
+    }
+}
+
+impl RunMachine {
     /// Handles the failure of a task of the configuration.
     pub(super) fn task_failed(&mut self, place: usize) {
-        let is_member = self.settings.plan.member(place).is_some();
-        if is_member || self.stopping_failure().is_none() {
+        let is_member = self.facts.settings.plan.member(place).is_some();
+        if is_member || self.facts.stopping_failure().is_none() {
             return;
         }
-        if self.settings.limits.cancel_running {
-            let reason = format!("task `{}` failed", self.name(place));
+        if self.facts.settings.limits.cancel_running {
+            let reason = format!("task `{}` failed", self.facts.name(place));
             self.stop_everything(Stop::Cancelled(reason));
-        } else if self.open.spared.is_none() {
+        } else if self.facts.spared.is_none() {
             self.spare();
-            self.agenda.touch_all();
+            self.facts.agenda.touch_all();
         }
     }
 
     /// Finds the tasks that may start although a failure keeps the others from it, by what was open
     /// when it was recorded. So a resumed run finds the same.
     pub(super) fn spare(&mut self) {
-        let plan = &self.settings.plan;
-        let failed = self.stopped_since();
+        let plan = &self.facts.settings.plan;
+        let failed = self.facts.stopped_since();
         let is_open = |place: &usize| {
-            let status = self.state.task(&plan.tasks()[*place].name);
+            let status = self.facts.state.task(&plan.tasks()[*place].name);
             let was_open = |status: &TaskStatus| {
                 let is_open = status.standing() == Standing::Open || status.ended_seq > failed;
                 is_open && status.added_seq < failed
@@ -131,19 +138,14 @@ impl RunMachine {
             }
         }
         spared.extend(needed);
-        self.open.spared = Some(spared);
-    }
-
-    /// Returns the number of the record since which a failure keeps others from starting.
-    fn stopped_since(&self) -> u64 {
-        self.state.stopped_since(self.settings.limits.fail_fast).unwrap_or(u64::MAX)
+        self.facts.spared = Some(spared);
     }
 
     /// Does the same as the last process when this task was added to the plan, if that was after the
     /// failure.
     pub(super) fn spare_added_before(&mut self, place: usize) {
-        let added = self.status(place).map_or(0, |status| status.added_seq);
-        if added > self.stopped_since() {
+        let added = self.facts.status(place).map_or(0, |status| status.added_seq);
+        if added > self.facts.stopped_since() {
             self.spare_added(place);
         }
     }
@@ -151,9 +153,9 @@ impl RunMachine {
     /// Adds a task that was added to the plan to those that may start after a failure, if it follows
     /// from one of them or accepts failures.
     pub(super) fn spare_added(&mut self, place: usize) {
-        let Some(spared) = &mut self.open.spared else { return };
-        let before = self.settings.plan.dependencies(place);
-        let accepts = self.settings.plan.tasks()[place].effective_join().accepts_failure();
+        let Some(spared) = &mut self.facts.spared else { return };
+        let before = self.facts.settings.plan.dependencies(place);
+        let accepts = self.facts.settings.plan.tasks()[place].effective_join().accepts_failure();
         if before.iter().any(|at| spared.contains(at)) || accepts && !before.is_empty() {
             spared.insert(place);
         }
@@ -163,26 +165,28 @@ impl RunMachine {
     pub(super) fn cancelled(&mut self, target: &CancelTarget, reason: &str) -> bool {
         match target {
             // Only hooks are left, which may not change the result.
-            CancelTarget::Run if self.state.open_tasks() == 0 => true,
+            CancelTarget::Run if self.facts.state.open_tasks() == 0 => true,
             CancelTarget::Run => {
                 self.end_hook();
                 // Whoever cancels a second time does not want to wait for what always runs.
-                self.open.is_cleanup_stopped |= self.open.stopped.is_some();
+                self.facts.is_cleanup_stopped |= self.facts.stopped.is_some();
                 self.stop_everything(Stop::Cancelled(reason.to_owned()));
                 true
             }
             CancelTarget::Task(task) => {
-                let Some(place) = self.settings.plan.place(task) else { return false };
+                let Some(place) = self.facts.settings.plan.place(task) else { return false };
                 self.cancel_task(place, reason);
-                for part in 0..self.settings.plan.tasks().len() {
-                    if self.name(part).is_part_of(task) && !self.task_state(part).is_end() {
+                for part in 0..self.facts.settings.plan.tasks().len() {
+                    if self.facts.name(part).is_part_of(task)
+                        && !self.facts.task_state(part).is_end()
+                    {
                         self.cancel_task(part, reason);
                     }
                 }
                 true
             }
             CancelTarget::Agent(agent) => {
-                if !self.state.agents().contains_key(agent) {
+                if !self.facts.state.agents().contains_key(agent) {
                     return false;
                 }
                 self.end_attempt(agent, &Outcome::Cancelled { reason: reason.to_owned() });
@@ -194,9 +198,9 @@ impl RunMachine {
     pub(super) fn cancel_task(&mut self, place: usize, reason: &str) {
         // A task that has not begun is cancelled by its next decision. An agent whose first record
         // is on its way to the journal is ended when that record is durable.
-        self.open.cancelled.entry(place).or_insert_with(|| reason.to_owned());
-        self.agenda.touch(place);
-        let agent = self.status(place).and_then(|status| status.agent.clone());
+        self.facts.cancelled.entry(place).or_insert_with(|| reason.to_owned());
+        self.facts.agenda.touch(place);
+        let agent = self.facts.status(place).and_then(|status| status.agent.clone());
         if let Some(agent) = agent {
             self.end_attempt(&agent, &Outcome::Cancelled { reason: reason.to_owned() });
         }
@@ -204,22 +208,22 @@ impl RunMachine {
 
     /// Ends all agents that are at work, and lets nothing new begin, except what always runs.
     pub(super) fn stop_everything(&mut self, stop: Stop) {
-        self.open.stopped.get_or_insert_with(|| stop.clone());
-        let mains = self.open.agents.keys().filter(|id| {
-            let agent = self.state.agents().get(*id).filter(|agent| !agent.is_delegated());
-            let place = agent.and_then(|agent| self.settings.plan.place(&agent.task));
-            agent.is_some() && !place.is_some_and(|place| self.cleans_up(place))
+        self.facts.stopped.get_or_insert_with(|| stop.clone());
+        let mains = self.facts.agents.keys().filter(|id| {
+            let agent = self.facts.state.agents().get(*id).filter(|agent| !agent.is_delegated());
+            let place = agent.and_then(|agent| self.facts.settings.plan.place(&agent.task));
+            agent.is_some() && !place.is_some_and(|place| self.facts.cleans_up(place))
         });
         let mut mains: Vec<_> = mains.cloned().collect();
         mains.sort();
         for agent in mains {
             self.end_agent(&agent, stop.outcome());
         }
-        for place in 0..self.settings.plan.tasks().len() {
-            if self.cleans_up(place) {
+        for place in 0..self.facts.settings.plan.tasks().len() {
+            if self.facts.cleans_up(place) {
                 self.start_task_limit(place);
             }
         }
-        self.agenda.touch_all();
+        self.facts.agenda.touch_all();
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::evaluation::Wanted;
+use super::facts::Facts;
 use super::scope;
 use super::slots::{Next, Rank};
 use super::timers::Timer;
@@ -63,109 +64,13 @@ enum Unstarted {
     Becomes(Box<Event>),
 }
 
-impl RunMachine {
-    /// Decides about a task that was touched and has no change on its way to the journal.
-    pub(super) fn decide_task(&mut self, place: usize) {
-        match self.task_state(place) {
-            TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
-            TaskState::Running if self.spec(place).fan_out.is_some() => {
-                return self.settle_fan_out(place);
-            }
-            TaskState::Running => return self.settle_when_quiet(place),
-            TaskState::Completed
-            | TaskState::Failed
-            | TaskState::Skipped
-            | TaskState::Cancelled
-            | TaskState::Reused => return,
-        }
-        let next = self.unstarted(place);
-        if self.open.preparing.contains_key(&place) {
-            let holds = self.open.is_disk_full || self.holds_starts();
-            match next {
-                Unstarted::Starts if !self.is_prepared(place) => return,
-                Unstarted::Starts if !holds => return self.start_task(place),
-                _ => self.give_back(place),
-            }
-        }
-        match next {
-            Unstarted::Starts if self.spec(place).fan_out.is_some() => self.start_fan_out(place),
-            Unstarted::Starts if self.is_approval(place) => self.decide_approval(place),
-            Unstarted::Starts if self.is_graph(place) => self.complete_graph(place),
-            Unstarted::Starts if self.claim_locks(place) => self.want_slot(place),
-            Unstarted::Starts => self.open.slots.forget_task(place),
-            Unstarted::Waits => {
-                self.open.slots.forget_task(place);
-                self.release_locks(place);
-            }
-            Unstarted::Becomes(event) => {
-                self.open.slots.forget_task(place);
-                self.open.evaluating.remove(&place);
-                match *event {
-                    Event::TaskReady(_) => self.record_task(place, *event),
-                    event => self.end_unstarted(place, event),
-                }
-            }
-        }
-    }
-
-    /// Asks for a slot for a task that could start and has its locks.
-    fn want_slot(&mut self, place: usize) {
-        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
-        self.open.slots.want_task(owner, precedence);
-    }
-
+impl Facts {
     /// Returns the owner of the task at `place`, or of the children of its agents.
     pub(super) fn owner(&self, place: usize, rank: Rank) -> Owner {
         match (self.settings.plan.member(place), rank) {
             (Some(member), _) => Owner::Task(member.of),
             (None, Rank::Main) => Owner::Graph,
             (None, Rank::Child) => Owner::Task(place),
-        }
-    }
-
-    fn unstarted(&mut self, place: usize) -> Unstarted {
-        if let Some(reason) = self.open.cancelled.get(&place) {
-            let cancelled = TaskCancelled { reason: reason.clone() };
-            return Unstarted::Becomes(Box::new(cancelled.into()));
-        }
-        if self.task_state(place) == TaskState::Pending {
-            let change = self.pending(place).map(Box::new);
-            return change.map_or(Unstarted::Waits, Unstarted::Becomes);
-        }
-        // One task is enough to record the timeout: the failure is taken, so the others are
-        // cancelled.
-        if let Some(failure) = self.open.untold.take() {
-            let attempt = self.status(place).map_or(0, |status| status.attempt);
-            return Unstarted::Becomes(Box::new(self.failed(place, attempt, failure)));
-        }
-        if let Some(event) = self.not_to_start(place) {
-            return Unstarted::Becomes(Box::new(event));
-        }
-        let waits_for_resume = self.open.waiting_for_resume.contains(&place);
-        match waits_for_resume || self.open.timers.is_set(&Timer::Retry(place)) {
-            true => Unstarted::Waits,
-            false => Unstarted::Starts,
-        }
-    }
-
-    /// Returns the change of a task that waits for its dependencies, if there is one. A task whose
-    /// dependency failed is skipped unless its `join` allows it.
-    fn pending(&mut self, place: usize) -> Option<Event> {
-        match self.agenda.readiness(place, self.spec(place).effective_join()) {
-            Readiness::Ready if self.waits_for_content(place) => self.not_to_start(place),
-            Readiness::Wait => self.not_to_start(place),
-            Readiness::Skip => Some(self.skipped(place)),
-            Readiness::Ready => match self.spec(place).when.clone() {
-                None => Some(TaskReady {}.into()),
-                Some(when) => match self.truth(place, Wanted::When)? {
-                    Ok(true) => Some(TaskReady {}.into()),
-                    Ok(false) => {
-                        let reason = format!("`when` is false: {when}");
-                        Some(TaskSkipped { reason, because: None }.into())
-                    }
-                    Err(failure) => Some(self.failed(place, 0, failure)),
-                },
-            },
         }
     }
 
@@ -187,6 +92,123 @@ impl RunMachine {
         TaskSkipped { reason, because }.into()
     }
 
+    /// Returns the record of the start of an attempt.
+    fn started(&self, place: usize, attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
+        let item = self.item(place).map(|item| item.key);
+        TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key), item }
+    }
+
+    pub(super) fn spec(&self, place: usize) -> &TaskSpec {
+        &self.settings.plan.tasks()[place]
+    }
+
+    pub(super) fn status(&self, place: usize) -> Option<&TaskStatus> {
+        self.state.task(self.name(place))
+    }
+}
+
+impl RunMachine {
+    /// Decides about a task that was touched and has no change on its way to the journal.
+    pub(super) fn decide_task(&mut self, place: usize) {
+        match self.facts.task_state(place) {
+            TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
+            TaskState::Running if self.facts.spec(place).fan_out.is_some() => {
+                return self.settle_fan_out(place);
+            }
+            TaskState::Running => return self.settle_when_quiet(place),
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Reused => return,
+        }
+        let next = self.unstarted(place);
+        if self.facts.preparing.contains_key(&place) {
+            let holds = self.facts.is_disk_full || self.facts.holds_starts();
+            match next {
+                Unstarted::Starts if !self.facts.is_prepared(place) => return,
+                Unstarted::Starts if !holds => return self.start_task(place),
+                _ => self.give_back(place),
+            }
+        }
+        match next {
+            Unstarted::Starts if self.facts.spec(place).fan_out.is_some() => {
+                self.start_fan_out(place)
+            }
+            Unstarted::Starts if self.facts.is_approval(place) => self.decide_approval(place),
+            Unstarted::Starts if self.facts.is_graph(place) => self.complete_graph(place),
+            Unstarted::Starts if self.claim_locks(place) => self.want_slot(place),
+            Unstarted::Starts => self.facts.slots.forget_task(place),
+            Unstarted::Waits => {
+                self.facts.slots.forget_task(place);
+                self.release_locks(place);
+            }
+            Unstarted::Becomes(event) => {
+                self.facts.slots.forget_task(place);
+                self.facts.evaluating.remove(&place);
+                match *event {
+                    Event::TaskReady(_) => self.record_task(place, *event),
+                    event => self.end_unstarted(place, event),
+                }
+            }
+        }
+    }
+
+    /// Asks for a slot for a task that could start and has its locks.
+    fn want_slot(&mut self, place: usize) {
+        let (owner, precedence) =
+            (self.facts.owner(place, Rank::Main), self.facts.precedence(place));
+        self.facts.slots.want_task(owner, precedence);
+    }
+
+    fn unstarted(&mut self, place: usize) -> Unstarted {
+        if let Some(reason) = self.facts.cancelled.get(&place) {
+            let cancelled = TaskCancelled { reason: reason.clone() };
+            return Unstarted::Becomes(Box::new(cancelled.into()));
+        }
+        if self.facts.task_state(place) == TaskState::Pending {
+            let change = self.pending(place).map(Box::new);
+            return change.map_or(Unstarted::Waits, Unstarted::Becomes);
+        }
+        // One task is enough to record the timeout: the failure is taken, so the others are
+        // cancelled.
+        if let Some(failure) = self.facts.untold.take() {
+            let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
+            return Unstarted::Becomes(Box::new(self.facts.failed(place, attempt, failure)));
+        }
+        if let Some(event) = self.facts.not_to_start(place) {
+            return Unstarted::Becomes(Box::new(event));
+        }
+        let waits_for_resume = self.facts.waiting_for_resume.contains(&place);
+        match waits_for_resume || self.facts.timers.is_set(&Timer::Retry(place)) {
+            true => Unstarted::Waits,
+            false => Unstarted::Starts,
+        }
+    }
+
+    /// Returns the change of a task that waits for its dependencies, if there is one. A task whose
+    /// dependency failed is skipped unless its `join` allows it.
+    fn pending(&mut self, place: usize) -> Option<Event> {
+        match self.facts.agenda.readiness(place, self.facts.spec(place).effective_join()) {
+            Readiness::Ready if self.facts.waits_for_content(place) => {
+                self.facts.not_to_start(place)
+            }
+            Readiness::Wait => self.facts.not_to_start(place),
+            Readiness::Skip => Some(self.facts.skipped(place)),
+            Readiness::Ready => match self.facts.spec(place).when.clone() {
+                None => Some(TaskReady {}.into()),
+                Some(when) => match self.truth(place, Wanted::When)? {
+                    Ok(true) => Some(TaskReady {}.into()),
+                    Ok(false) => {
+                        let reason = format!("`when` is false: {when}");
+                        Some(TaskSkipped { reason, because: None }.into())
+                    }
+                    Err(failure) => Some(self.facts.failed(place, 0, failure)),
+                },
+            },
+        }
+    }
+
     /// Records the end of a task that has no attempt under way. Agents of a held attempt are ended
     /// first.
     pub(super) fn end_unstarted(&mut self, place: usize, event: Event) {
@@ -206,9 +228,9 @@ impl RunMachine {
     /// Returns true if a task still has agents, and ends those that wait to be resumed, with this
     /// reason. The task is decided again when its agents have ended.
     pub(super) fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
-        let has_agents = self.status(place).is_some_and(|status| status.open_agents > 0);
+        let has_agents = self.facts.status(place).is_some_and(|status| status.open_agents > 0);
         if has_agents {
-            let task = self.name(place).clone();
+            let task = self.facts.name(place).clone();
             self.dismiss_left_of(&task, reason);
         }
         has_agents
@@ -225,22 +247,22 @@ impl RunMachine {
         }
     }
 
-    fn next_for_slot(&mut self) -> Option<Next<super::open::Child>> {
-        let next = self.open.slots.next_return();
+    fn next_for_slot(&mut self) -> Option<Next<super::facts::Child>> {
+        let next = self.facts.slots.next_return();
         // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
-        if next.is_some() || self.open.is_disk_full || self.holds_starts() {
+        if next.is_some() || self.facts.is_disk_full || self.facts.holds_starts() {
             return next;
         }
-        self.open.slots.next_start()
+        self.facts.slots.next_start()
     }
 
     /// Begins an attempt of a task that has got a slot, or keeps the slot until its program is rendered.
     pub(super) fn start_task(&mut self, place: usize) {
         let Some(beginning) = self.beginning(place) else {
-            let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
-            let agent = AgentId::main(self.name(place), attempt);
+            let attempt = self.facts.status(place).map_or(0, |status| status.attempt) + 1;
+            let agent = AgentId::main(self.facts.name(place), attempt);
             self.take_slot(place, agent.clone());
-            self.open.preparing.insert(place, agent);
+            self.facts.preparing.insert(place, agent);
             return;
         };
         if !matches!(beginning, Beginning::Starts { .. } | Beginning::GoesOn(..)) {
@@ -248,8 +270,8 @@ impl RunMachine {
         }
         match beginning {
             Beginning::Fails(failure) => {
-                let attempt = self.status(place).map_or(0, |status| status.attempt);
-                let failed = self.failed(place, attempt, failure);
+                let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
+                let failed = self.facts.failed(place, attempt, failure);
                 self.end_unstarted(place, failed);
             }
             Beginning::Reuses { key, output } => {
@@ -262,10 +284,10 @@ impl RunMachine {
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
-                if let Some(failure) = self.bound(place, 1) {
+                if let Some(failure) = self.facts.bound(place, 1) {
                     self.give_back(place);
-                    let attempt = self.status(place).map_or(0, |status| status.attempt);
-                    let failed = self.failed(place, attempt, failure);
+                    let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
+                    let failed = self.facts.failed(place, attempt, failure);
                     return self.end_unstarted(place, failed);
                 }
                 match self.wait_for_agents(place, CHANGED) {
@@ -278,25 +300,25 @@ impl RunMachine {
 
     /// Gives a slot to the agent of a task. The turn counts once, when the slot is taken.
     fn take_slot(&mut self, place: usize, agent: AgentId) {
-        match self.open.preparing.remove(&place) {
-            Some(before) => self.open.slots.hand_over(&before, agent),
+        match self.facts.preparing.remove(&place) {
+            Some(before) => self.facts.slots.hand_over(&before, agent),
             None => {
-                let owner = self.owner(place, Rank::Main);
-                self.open.slots.begin(agent, Rank::Main, owner, place);
+                let owner = self.facts.owner(place, Rank::Main);
+                self.facts.slots.begin(agent, Rank::Main, owner, place);
             }
         }
     }
 
     /// Records a new attempt together with its agent.
     fn start_attempt(&mut self, place: usize, key: String, program: Program) {
-        let attempt = self.status(place).map_or(0, |status| status.attempt) + 1;
-        let task = self.name(place).clone();
+        let attempt = self.facts.status(place).map_or(0, |status| status.attempt) + 1;
+        let task = self.facts.name(place).clone();
         let agent = AgentId::main(&task, attempt);
         self.take_slot(place, agent.clone());
-        self.open.proposed.insert(place);
+        self.facts.proposed.insert(place);
         self.count_from_now(place);
-        let started = self.started(place, attempt, &agent, key);
-        let schema = self.spec(place).acceptance.schema.as_ref();
+        let started = self.facts.started(place, attempt, &agent, key);
+        let schema = self.facts.spec(place).acceptance.schema.as_ref();
         let answer_schema = schema.map(|schema| Json::encode(schema.document()));
         let spawned = AgentSpawned { answer_schema, ..AgentSpawned::main(program) };
         self.record(vec![Draft::task(&task, started), Draft::agent(&task, &agent, spawned)]);
@@ -310,16 +332,16 @@ impl RunMachine {
             Err(failure) => return Some(Beginning::Fails(failure)),
         };
         let key = self.content(place, &program).key();
-        if let Some(output) = self.kept_result(place, &key) {
+        if let Some(output) = self.facts.kept_result(place, &key) {
             return Some(Beginning::Reuses { key, output });
         }
-        let status = self.status(place).filter(|status| status.is_held());
+        let status = self.facts.status(place).filter(|status| status.is_held());
         let same = status.filter(|status| status.key.as_ref() == Some(&key));
         match same.and_then(|status| Some((status.agent.clone()?, status.attempt))) {
             // An agent that was asked to end is of no more use; one that has ended settles its
             // attempt.
-            Some((agent, attempt)) if self.open.told(&agent).is_none() => {
-                let started = self.started(place, attempt, &agent, key);
+            Some((agent, attempt)) if self.facts.told(&agent).is_none() => {
+                let started = self.facts.started(place, attempt, &agent, key);
                 Some(Beginning::GoesOn(agent, started))
             }
             Some(_) | None => Some(Beginning::Starts { key, program }),
@@ -335,33 +357,33 @@ impl RunMachine {
                 self.resume_agents_of(place);
             }
             Event::TaskRetrying(retrying) if retrying.on_resume => {
-                self.open.waiting_for_resume.insert(place);
+                self.facts.waiting_for_resume.insert(place);
             }
             Event::TaskRetrying(retrying) => {
                 let pause = Duration::from_millis(retrying.pause_ms);
-                self.open.timers.set(self.now.since + pause, Timer::Retry(place));
+                self.facts.timers.set(self.facts.now.since + pause, Timer::Retry(place));
             }
             Event::TaskFailed(_) => self.task_failed(place),
             _ => {}
         }
-        let Some(status) = self.status(place) else { return };
+        let Some(status) = self.facts.status(place) else { return };
         let (state, agent) = (status.state, status.agent.clone());
         if state.is_end() || state == TaskState::Waiting {
-            self.open.timers.cancel(&Timer::TaskLimit(place));
+            self.facts.timers.cancel(&Timer::TaskLimit(place));
             // Released only now: the work that gets the slot must already see that this task
             // failed.
-            agent.iter().for_each(|agent| self.open.slots.release(agent));
+            agent.iter().for_each(|agent| self.facts.slots.release(agent));
             self.release_locks(place);
-            self.open.judged.remove(&place);
-            self.open.evaluating.remove(&place);
+            self.facts.judged.remove(&place);
+            self.facts.evaluating.remove(&place);
         }
         if state.is_end() {
-            self.open.shares.ended(place);
-            self.open.waiting_for_resume.remove(&place);
-            self.open.timers.cancel(&Timer::Retry(place));
+            self.facts.shares.ended(place);
+            self.facts.waiting_for_resume.remove(&place);
+            self.facts.timers.cancel(&Timer::Retry(place));
             self.note_value(place);
-            self.open.items.remove(&place);
-            for dependency in self.settings.plan.dependencies(place).to_vec() {
+            self.facts.items.remove(&place);
+            for dependency in self.facts.settings.plan.dependencies(place).to_vec() {
                 self.drop_unused_value(dependency);
             }
         }
@@ -369,46 +391,34 @@ impl RunMachine {
 
     /// Stores the value of an ended task for templates.
     pub(super) fn note_value(&mut self, place: usize) {
-        let name = self.name(place).clone();
+        let name = self.facts.name(place).clone();
         // The output of a completed task was stored when it was checked.
-        let known = self.open.values.remove(name.as_str());
+        let known = self.facts.values.remove(name.as_str());
         let known = known.unwrap_or_else(|| {
             // The instances of a fan-out that did not complete have their ends nevertheless.
-            let ends = self.agenda.is_awaited(place).then(|| self.ends_of_instances(place));
-            scope::value_of(self.spec(place), ends.flatten().unwrap_or_default())
+            let ends =
+                self.facts.agenda.is_awaited(place).then(|| self.facts.ends_of_instances(place));
+            scope::value_of(self.facts.spec(place), ends.flatten().unwrap_or_default())
         });
-        if let Some(status) = self.state.task(&name) {
-            let results = self.settings.plan.is_read_as_file(place);
-            let results = results.then_some(self.settings.results.as_path());
-            let value = scope::ended(status, &known, self.state.partial(status), results);
+        if let Some(status) = self.facts.state.task(&name) {
+            let results = self.facts.settings.plan.is_read_as_file(place);
+            let results = results.then_some(self.facts.settings.results.as_path());
+            let value = scope::ended(status, &known, self.facts.state.partial(status), results);
             for (instance, _) in &status.instances {
-                self.open.values.remove(instance.as_str());
+                self.facts.values.remove(instance.as_str());
             }
-            self.open.values.insert(name.to_string(), value);
+            self.facts.values.insert(name.to_string(), value);
         }
         self.drop_unused_value(place);
     }
 
     /// Drops the value of a task that no later task may name: outputs can be large.
     fn drop_unused_value(&mut self, place: usize) {
-        let may_be_named = self.settings.grows && self.settings.plan.member(place).is_none();
-        if !self.agenda.is_awaited(place) && !may_be_named {
-            let name = self.name(place).clone();
-            self.open.values.remove(name.as_str());
+        let may_be_named =
+            self.facts.settings.grows && self.facts.settings.plan.member(place).is_none();
+        if !self.facts.agenda.is_awaited(place) && !may_be_named {
+            let name = self.facts.name(place).clone();
+            self.facts.values.remove(name.as_str());
         }
-    }
-
-    /// Returns the record of the start of an attempt.
-    fn started(&self, place: usize, attempt: u32, agent: &AgentId, key: String) -> TaskStarted {
-        let item = self.item(place).map(|item| item.key);
-        TaskStarted { attempt, agent: Some(agent.clone()), instances: None, key: Some(key), item }
-    }
-
-    pub(super) fn spec(&self, place: usize) -> &TaskSpec {
-        &self.settings.plan.tasks()[place]
-    }
-
-    pub(super) fn status(&self, place: usize) -> Option<&TaskStatus> {
-        self.state.task(self.name(place))
     }
 }

@@ -735,7 +735,7 @@ fn nothing_is_looked_at_twice_for_each_event() {
         let decisions = |count: usize| {
             let mut world = World::new(shape(count), keep_going(), by_name, 1);
             world.play();
-            let touches = world.machine.agenda.touches();
+            let touches = world.machine.facts.agenda.touches();
             assert!(world.records.iter().any(|r| matches!(r.event, Event::RunCompleted(_))));
             touches
         };

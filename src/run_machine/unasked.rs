@@ -6,16 +6,17 @@
 //! child would.
 
 use super::RunMachine;
+use super::facts::Facts;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::spec::TaskSpec;
 
-impl RunMachine {
+impl Facts {
     /// Returns the reason why these tasks, about which no person was asked, are too many.
     pub(super) fn too_many(&self, by: &AgentId, tasks: &[TaskSpec]) -> Option<String> {
         // What others proposed uses their shares.
         let sharer = self.sharer(by);
-        let coming = self.open.growing.values();
+        let coming = self.growing.values();
         let coming = coming.filter(|growing| growing.unasked && self.sharer(&growing.by) == sharer);
         let coming: usize = coming.map(|growing| growing.tasks.len()).sum();
         let plans = self.state.proposed_plans().iter();
@@ -55,22 +56,24 @@ impl RunMachine {
         );
         Some(Failure::new(FailureKind::LimitReached, message))
     }
+}
 
+impl RunMachine {
     /// Counts an agent of a task, or a further round of it, until its record is durable.
     pub(super) fn count_from_now(&mut self, place: usize) {
-        if self.state.is_unasked(self.name(place)) {
-            self.open.counted += 1;
-            self.open.shares.count(self.whole(place), 1);
+        if self.facts.state.is_unasked(self.facts.name(place)) {
+            self.facts.counted += 1;
+            self.facts.shares.count(self.facts.whole(place), 1);
         }
     }
 
     /// Notes that an agent is counted by its record.
     pub(super) fn is_counted(&mut self, agent: &AgentId) {
-        let Some(status) = self.state.agents().get(agent) else { return };
+        let Some(status) = self.facts.state.agents().get(agent) else { return };
         // A child is counted by its call, but each further round of it is not.
         let by_call = status.is_delegated() && status.round == 1;
-        if !by_call && self.state.is_unasked(&status.task) {
-            self.open.counted = self.open.counted.saturating_sub(1);
+        if !by_call && self.facts.state.is_unasked(&status.task) {
+            self.facts.counted = self.facts.counted.saturating_sub(1);
         }
     }
 }

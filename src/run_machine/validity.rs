@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::RunMachine;
+use super::facts::Facts;
 use super::fan_out::{reads, tasks_read_by};
 use crate::id::Name;
 use crate::output::Output;
@@ -17,15 +18,7 @@ use crate::turn::Program;
 use crate::turn::content::Content;
 use crate::turn::question::Shown;
 
-impl RunMachine {
-    /// Returns the content that the result of a task is made from at this moment.
-    pub(super) fn content<'a>(&'a self, place: usize, program: &'a Program) -> Content<'a> {
-        let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
-        let model = |name: &Name| self.settings.models.get(name);
-        Content::of(program, self.spec(place), &self.settings.env, agent, model)
-            .after(self.waited_for(place))
-    }
-
+impl Facts {
     /// Returns the hash of everything that an approval asks about: its words, its values, and how each
     /// task before it ended, with its output.
     pub(super) fn content_of_question(
@@ -116,6 +109,16 @@ impl RunMachine {
     fn is_answer(&self, name: &Name) -> bool {
         let task = self.settings.plan.task(name);
         task.is_some_and(|task: &TaskSpec| matches!(task.work, Work::Approval(_)))
+    }
+}
+
+impl RunMachine {
+    /// Returns the content that the result of a task is made from at this moment.
+    pub(super) fn content<'a>(&'a self, place: usize, program: &'a Program) -> Content<'a> {
+        let agent = |name: &Name| self.facts.settings.agents.get(name).map(|spec| &**spec);
+        let model = |name: &Name| self.facts.settings.models.get(name);
+        Content::of(program, self.facts.spec(place), &self.facts.settings.env, agent, model)
+            .after(self.facts.waited_for(place))
     }
 }
 

@@ -102,9 +102,8 @@ const LIMITS: [u64; 3] = [400, 550, 700];
 /// The same run with tasks that are ended by their time limits.
 fn limited() -> Desk {
     let desk = busy();
-    let tasks = LIMITS.map(|limit| {
-        format!("[tasks.limited-{limit}]\nrun = 'sleep 60'\ntimeout = '{limit}ms'\n")
-    });
+    let tasks = LIMITS
+        .map(|limit| format!("[tasks.limited-{limit}]\nrun = 'sleep 60'\ntimeout = '{limit}ms'\n"));
     desk.write("agents.toml", &(desk.read("agents.toml") + &tasks.concat()));
     desk
 }

@@ -1,14 +1,16 @@
-//! The data that is open now: the part of a run's decisions that no record holds.
+//! What is known of a run now: its records, its plan and settings, and what no record holds.
 //!
-//! Plain data. It is lost with the process, and a resume derives it from the records again.
+//! Plain data, and what each rule may read of it. What no record holds is lost with the process, and a resume derives
+//! it from the records again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::Settings;
 use super::action::Delegation;
+use super::agenda::Agenda;
 use super::asking::Asking;
 use super::evaluation::Evaluating;
 use super::fan_out::Items;
@@ -17,9 +19,11 @@ use super::scope::Inputs;
 use super::shares::Shares;
 use super::slots::Slots;
 use super::timers::Timers;
+use super::{Now, Settings};
 use crate::event::PauseCause;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::run_state::RunState;
 use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, TaskSpec};
 use crate::template::Known;
@@ -141,9 +145,18 @@ pub(super) struct Growing {
     pub(super) unasked: bool,
 }
 
-/// The data of a run that is open now.
+/// What is known of a run now.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct Facts {
+    pub(super) settings: Settings,
+    /// The fold of the run's records so far.
+    pub(super) state: RunState,
+    /// The moment of the input that is handled.
+    pub(super) now: Now,
+    /// The moment of the latest record, from which the run's clock continues.
+    pub(super) recorded_at: Duration,
+    /// The tasks that need a decision.
+    pub(super) agenda: Agenda,
     pub(super) slots: Slots<Child>,
     pub(super) timers: Timers,
     /// The agents that have not ended.
@@ -229,15 +242,20 @@ pub(super) struct Open {
     pub(super) is_finished: bool,
 }
 
-impl Open {
+impl Facts {
     pub(super) fn new(
-        settings: &Settings,
+        settings: Settings,
+        state: RunState,
         left: BTreeMap<AgentId, Left>,
         outputs: Map<String, Value>,
     ) -> Self {
         let limits = &settings.limits;
         let agents = left.keys().map(|id| (id.clone(), OpenAgent::new(Stage::Idle)));
         Self {
+            now: Now::default(),
+            recorded_at: Duration::ZERO,
+            agenda: Agenda::new(&settings.plan, &state),
+            state,
             slots: Slots::new(limits.max_concurrency, limits.max_children),
             timers: Timers::default(),
             agents: agents.collect(),
@@ -279,6 +297,7 @@ impl Open {
             holds_starts: false,
             is_finishing: false,
             is_finished: false,
+            settings,
         }
     }
 
