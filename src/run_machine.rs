@@ -35,6 +35,7 @@ mod answers;
 mod asking;
 mod attempts;
 mod children;
+mod decision;
 pub(crate) mod evaluation;
 mod facts;
 mod fan_out;
@@ -51,6 +52,7 @@ mod restart;
 pub(crate) mod scope;
 mod shares;
 mod slots;
+mod start;
 mod stopping;
 mod tasks;
 #[cfg(test)]
@@ -62,101 +64,29 @@ mod turns;
 mod unasked;
 mod validity;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::time::Duration;
-
-use serde_json::{Map, Value};
 
 pub use self::action::CancelTarget;
 pub(crate) use self::action::{
     Action, ChildResult, Delegation, Finish, Haste, Made, Proposal, Refused,
 };
+use self::decision::Decision;
 use self::evaluation::Evaluated;
 use self::facts::Facts;
 pub(crate) use self::facts::Left;
 pub(crate) use self::questions::Ask;
+pub use self::start::GivenUp;
+pub(crate) use self::start::{Now, Settings, Start};
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
-use crate::id::{AgentId, Name, RunId};
+use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::{Plan, TaskState};
 use crate::run_state::{Reading, RunPhase, RunState};
-use crate::spec::hooks::Hook;
-use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::spec::hooks::HookFinished;
 use crate::template::Known;
 use crate::turn::question::PersonsAnswer;
-
-/// The parts of a run that do not change while a process drives it.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The run.
-    pub run: RunId,
-    /// The workflow's name.
-    pub workflow: String,
-    /// The inputs, checked, with defaults filled in.
-    pub inputs: Map<String, Value>,
-    /// The tasks with their dependencies.
-    pub plan: Plan,
-    /// The limits of the run.
-    pub limits: Limits,
-    /// The agent definitions.
-    pub agents: BTreeMap<Name, Arc<AgentSpec>>,
-    /// The model definitions.
-    pub models: BTreeMap<Name, ModelSpec>,
-    /// Environment variables of commands: a part of the content that results are made from.
-    pub env: BTreeMap<String, String>,
-    /// The folder of stored results, for templates that name the file of an output.
-    pub results: PathBuf,
-    /// The hooks that are set.
-    pub hooks: BTreeSet<Hook>,
-    /// True if agents may propose tasks, which may depend on any task before them.
-    pub grows: bool,
-    /// Id of the process, for the records.
-    pub pid: u32,
-    /// True if the run stays open for answers when nothing else is left: somebody watches it, or it was
-    /// detached and nobody waits for its end.
-    pub attended: bool,
-}
-
-/// The state of a run at the moment at which a process begins to drive it.
-#[derive(Clone, Debug, Default)]
-pub struct Start {
-    /// The fold of the run's journal: at least `run.created`.
-    pub state: RunState,
-    /// The agents that have not ended.
-    pub left: BTreeMap<AgentId, Left>,
-    /// The outputs that templates of later tasks may name, by task.
-    pub outputs: Map<String, Value>,
-    /// The answers of people that were left for this process.
-    pub answers: Vec<PersonsAnswer>,
-    /// The reason why the run is cancelled as it is resumed, if it is.
-    pub cancelled: Option<String>,
-    /// What is not tried again as the run is resumed, if anything is.
-    pub given_up: Option<GivenUp>,
-    /// The seed for the jitter of retry pauses.
-    pub seed: u64,
-}
-
-/// A moment, as reported by the driver of a machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// Time since the machine was made; it never goes back.
-    pub since: Duration,
-    /// Wall time in milliseconds since the Unix epoch. Used only for pauses whose end is recorded
-    /// in wall time.
-    pub wall_ms: i64,
-}
-
-/// Work over which the supervisor crashed again and again: it fails, and is not tried once more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenUp {
-    /// The task, the instance of a fan-out, or the agent.
-    pub work: String,
-    /// The failure.
-    pub failure: Failure,
-}
 
 /// The state machine that makes the decisions of one run.
 #[derive(Clone, Debug)]
@@ -167,6 +97,8 @@ pub struct RunMachine {
     /// The reason why the run is cancelled when this process begins, if it is.
     left_cancel: Option<String>,
     left_given_up: Option<GivenUp>,
+    /// What the rules have decided and is not carried out yet.
+    decided: Vec<Decision>,
     actions: VecDeque<Action>,
     chance: fastrand::Rng,
 }
@@ -205,6 +137,7 @@ impl RunMachine {
             left_answers: answers,
             left_cancel: cancelled,
             left_given_up: given_up,
+            decided: Vec::new(),
             actions: VecDeque::new(),
             chance: fastrand::Rng::with_seed(seed),
         }
@@ -238,7 +171,22 @@ impl RunMachine {
     pub fn begin(&mut self, now: Now) {
         self.facts.now = now;
         self.facts.recorded_at = now.since;
-        self.restart();
+        let written = self.facts.settings.plan.tasks().len();
+        self.take_up_written();
+        self.expand_as_before();
+        self.carry_out_all();
+        self.take_up_instances(written);
+        // Stops come before resumed attempts: an agent that must end must not get an actor first.
+        self.stop_as_before();
+        self.carry_out_all();
+        self.start_limits();
+        self.carry_out_all();
+        self.resume_agents();
+        self.carry_out_all();
+        for answer in std::mem::take(&mut self.left_answers) {
+            self.answered_by(None, answer);
+        }
+        self.resume_questions();
         self.decide();
     }
 
@@ -301,6 +249,13 @@ impl RunMachine {
         self.decide();
     }
 
+    /// Takes in the end of a hook that the performer ran.
+    pub fn hook_ended(&mut self, now: Now, finished: HookFinished) {
+        self.facts.now = now;
+        self.record(vec![Draft::run(finished)]);
+        self.decide();
+    }
+
     /// Takes in the result of a check of a task's output: its value for templates with the output
     /// as it is recorded, or the failure if it is not what the task requires.
     pub fn output_checked(
@@ -323,7 +278,7 @@ impl RunMachine {
         result: Result<Evaluated, Failure>,
     ) {
         self.facts.now = now;
-        self.take_evaluation(task, number, result);
+        self.facts.take_evaluation(task, number, result);
         self.decide();
     }
 
@@ -436,29 +391,35 @@ impl RunMachine {
             (None, Event::PlanExtended(extended)) => self.extended(extended)?,
             _ => {}
         }
+        self.carry_out_all();
         Ok(())
     }
 
-    /// Makes all decisions that follow from the inputs so far.
+    /// Makes all decisions that follow from the inputs so far, in this order: what the rules have posted; the beginning of
+    /// the run; each task that was touched; locks, then slots; the pause for people; the end of the run.
     fn decide(&mut self) {
+        self.carry_out_all();
         if self.facts.is_finishing {
             return;
         }
         if self.facts.interrupted.is_some() {
             return self.pause_when_quiet();
         }
-        if self.waits_for_start() {
+        let waits = self.waits_for_start();
+        self.carry_out_all();
+        if waits {
             return;
         }
         loop {
             while let Some(place) = self.facts.agenda.next_touched() {
                 if !self.facts.proposed.contains(&place) {
                     self.decide_task(place);
-                    self.forget_result(place);
+                    self.carry_out_all();
+                    self.facts.forget_result(place);
                 }
             }
             // Only once all that could start has its place in line.
-            self.grant_locks();
+            self.facts.grant_locks();
             if !self.facts.agenda.is_due() {
                 self.fill_slots();
             }
@@ -467,28 +428,12 @@ impl RunMachine {
                 break;
             }
         }
-        self.complete_when_done();
-    }
-
-    /// Asks for events to be recorded, in the order of the decisions.
-    fn record(&mut self, drafts: Vec<Draft>) {
-        self.actions.push_back(Action::Record(drafts));
-    }
-
-    /// Asks for a change of a task to be recorded. No further decision is made about the task until
-    /// the record is durable.
-    fn record_task(&mut self, place: usize, event: Event) {
-        self.facts.proposed.insert(place);
-        let draft = Draft::task(&self.facts.settings.plan.tasks()[place].name, event);
-        self.record(vec![draft]);
-    }
-
-    /// Ends the run for this process. The performer ends the agents that are still at work.
-    fn finish(&mut self, finish: Finish) {
-        if !self.facts.is_finished {
-            self.facts.is_finished = true;
-            self.facts.is_finishing = true;
-            self.actions.push_back(Action::Finish(finish));
+        self.pause_for_people();
+        self.carry_out_all();
+        match self.facts.interrupted.is_some() {
+            true => self.pause_when_quiet(),
+            false => self.complete_when_done(),
         }
+        self.carry_out_all();
     }
 }

@@ -4,7 +4,8 @@
 //! when all agents below it have. An agent that must end is asked first, and killed when its grace
 //! is over.
 
-use super::facts::{Child, Facts, OpenAgent, Stage};
+use super::decision::Decision;
+use super::facts::{Answer, Child, Facts, OpenAgent, Stage};
 use super::slots::Rank;
 use super::timers::Timer;
 use super::{Action, ChildResult, Delegation, Refused, RunMachine};
@@ -110,6 +111,67 @@ impl Facts {
         children.unwrap_or_default().iter().any(|child| self.agents.contains_key(child))
             || self.coming.values().any(|child| child.is_within(id))
     }
+
+    /// Returns the id of a new child. The children of a parent are numbered by agent definition, in
+    /// the order of the requests.
+    fn next_child(&mut self, delegation: &Delegation) -> AgentId {
+        let Delegation { parent, agent, .. } = delegation;
+        let started = || {
+            let children = self.state.agents().get(parent).map(|parent| &parent.children);
+            let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
+            let of_kind = |id: &&AgentId| definition(id).as_ref() == Some(agent);
+            let count = children.into_iter().flatten().filter(of_kind).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        let known = self.ordinals.get(parent).and_then(|numbers| numbers.get(agent)).copied();
+        let mut ordinal = known.unwrap_or_else(started) + 1;
+        while self.is_taken(&parent.child(agent, ordinal)) {
+            ordinal += 1;
+        }
+        let numbers = self.ordinals.entry(parent.clone()).or_default();
+        numbers.insert(agent.clone(), ordinal);
+        parent.child(agent, ordinal)
+    }
+
+    fn touch_task_of(&mut self, agent: &AgentId) {
+        let Some(task) = self.state.agents().get(agent).map(|agent| &agent.task) else {
+            return;
+        };
+        let place = self.settings.plan.place(task);
+        // An instance that is not in the plan: the end of its task may wait for it.
+        let of = || task.of_instance().and_then(|of| self.settings.plan.place(of));
+        if let Some(place) = place.or_else(of) {
+            self.agenda.touch(place);
+        }
+    }
+
+    /// Notes that the first record of work below an agent, or of its own next round, is on its way to
+    /// the journal.
+    pub(super) fn begins_soon_below(&mut self, agent: &AgentId) {
+        for ancestor in self.line_of(agent) {
+            *self.spawning.entry(ancestor).or_default() += 1;
+        }
+    }
+
+    /// Notes that work below an agent, whose first record was on its way to the journal, begins.
+    pub(super) fn begins_below(&mut self, agent: &AgentId) {
+        for ancestor in self.line_of(agent) {
+            if let Some(count) = self.spawning.get_mut(&ancestor) {
+                *count -= 1;
+                if *count == 0 {
+                    self.spawning.remove(&ancestor);
+                }
+            }
+        }
+    }
+
+    /// Forgets a child that a call asked for and that will not begin.
+    fn forget_coming(&mut self, task: &Name, call: &CallKey) {
+        self.coming.remove(call);
+        if let Some(place) = self.settings.plan.place(task) {
+            self.shares.take_back(self.whole(place));
+        }
+    }
 }
 
 impl RunMachine {
@@ -119,10 +181,7 @@ impl RunMachine {
         self.facts.slots.release(&delegation.parent);
         if let Some(child) = self.facts.child_of(&delegation.call) {
             // A child that is still at work answers when it ends.
-            if let Some(result) = self.child_result(&child) {
-                self.answer(&delegation.parent, &delegation.call, Ok(result));
-            }
-            return;
+            return self.post(Decision::GiveResult(child));
         }
         let is_ending = self.facts.interrupted.is_some() || self.facts.stopped.is_some();
         let place = self.facts.settings.plan.place(&delegation.task);
@@ -135,32 +194,11 @@ impl RunMachine {
         if let Some(reason) = self.facts.refusal(place, &delegation) {
             return self.answer(&delegation.parent, &delegation.call, Err(Refused(reason)));
         }
-        let agent = self.next_child(&delegation);
+        let agent = self.facts.next_child(&delegation);
         self.facts.coming.insert(delegation.call.clone(), agent.clone());
         self.facts.shares.count(self.facts.whole(place), 1);
         let owner = self.facts.owner(place, Rank::Child);
         self.facts.slots.want_child(owner, place, Child { agent, delegation });
-    }
-
-    /// Returns the id of a new child. The children of a parent are numbered by agent definition, in
-    /// the order of the requests.
-    fn next_child(&mut self, delegation: &Delegation) -> AgentId {
-        let Delegation { parent, agent, .. } = delegation;
-        let started = || {
-            let children = self.facts.state.agents().get(parent).map(|parent| &parent.children);
-            let definition = |id: &AgentId| self.facts.state.agents().get(id)?.definition.clone();
-            let of_kind = |id: &&AgentId| definition(id).as_ref() == Some(agent);
-            let count = children.into_iter().flatten().filter(of_kind).count();
-            u32::try_from(count).unwrap_or(u32::MAX)
-        };
-        let known = self.facts.ordinals.get(parent).and_then(|numbers| numbers.get(agent)).copied();
-        let mut ordinal = known.unwrap_or_else(started) + 1;
-        while self.facts.is_taken(&parent.child(agent, ordinal)) {
-            ordinal += 1;
-        }
-        let numbers = self.facts.ordinals.entry(parent.clone()).or_default();
-        numbers.insert(agent.clone(), ordinal);
-        parent.child(agent, ordinal)
     }
 
     pub(super) fn answer(
@@ -187,10 +225,10 @@ impl RunMachine {
             prompt.push_str(schema.as_str());
         }
         let place = self.facts.settings.plan.place(&task).filter(|_| !self.facts.is_over(&parent));
-        let Some(place) = place else { return self.forget_coming(&task, &call) };
+        let Some(place) = place else { return self.facts.forget_coming(&task, &call) };
         let owner = self.facts.owner(place, Rank::Child);
         self.facts.slots.begin(id.clone(), Rank::Child, owner, place);
-        self.begins_soon_below(&parent);
+        self.facts.begins_soon_below(&parent);
         let definition = |id: &AgentId| self.facts.state.agents().get(id)?.definition.clone();
         let lineage = self.facts.line_of(&parent).iter().filter_map(definition).collect();
         let spawned = AgentSpawned {
@@ -228,23 +266,10 @@ impl RunMachine {
             Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) => {}
             // A child mends its answer, or an attempt goes on without its agent: a check follows, or it is
             // asked again.
-            None => {
-                if !self.mend_answer(&agent) {
-                    self.touch_task_of(&agent);
-                }
-            }
-        }
-    }
-
-    fn touch_task_of(&mut self, agent: &AgentId) {
-        let Some(task) = self.facts.state.agents().get(agent).map(|agent| &agent.task) else {
-            return;
-        };
-        let place = self.facts.settings.plan.place(task);
-        // An instance that is not in the plan: the end of its task may wait for it.
-        let of = || task.of_instance().and_then(|of| self.facts.settings.plan.place(of));
-        if let Some(place) = place.or_else(of) {
-            self.facts.agenda.touch(place);
+            None => match self.facts.answers.get(&agent) {
+                Some(Answer::IsMended(_)) => self.post(Decision::MendAnswer(agent)),
+                _ => self.facts.touch_task_of(&agent),
+            },
         }
     }
 
@@ -255,8 +280,8 @@ impl RunMachine {
         if let Some(call) = call {
             self.facts.coming.remove(&call);
         }
-        parent.iter().for_each(|parent| self.begins_below(parent));
-        self.is_counted(id);
+        parent.iter().for_each(|parent| self.facts.begins_below(parent));
+        self.facts.is_counted(id);
         self.facts.agents.insert(id.clone(), OpenAgent::new(Stage::Idle));
         if self.facts.interrupted.is_some() {
             return;
@@ -266,29 +291,9 @@ impl RunMachine {
         }
         self.facts.set_stage(id, Stage::Live);
         self.actions.push_back(Action::Spawn { agent: id.clone(), born: record.clone() });
-        self.start_agent_limit(id);
+        self.post(Decision::LimitAgent(id.clone()));
         if self.facts.state.agents().get(id).is_some_and(|agent| agent.check.is_some()) {
-            self.limit_attempt_of(id);
-        }
-    }
-
-    /// Notes that the first record of work below an agent, or of its own next round, is on its way to
-    /// the journal.
-    pub(super) fn begins_soon_below(&mut self, agent: &AgentId) {
-        for ancestor in self.facts.line_of(agent) {
-            *self.facts.spawning.entry(ancestor).or_default() += 1;
-        }
-    }
-
-    /// Notes that work below an agent, whose first record was on its way to the journal, begins.
-    pub(super) fn begins_below(&mut self, agent: &AgentId) {
-        for ancestor in self.facts.line_of(agent) {
-            if let Some(count) = self.facts.spawning.get_mut(&ancestor) {
-                *count -= 1;
-                if *count == 0 {
-                    self.facts.spawning.remove(&ancestor);
-                }
-            }
+            self.post(Decision::LimitAttemptOf(id.clone()));
         }
     }
 
@@ -391,7 +396,7 @@ impl RunMachine {
             self.facts.asking.note_loose(id);
         }
         self.actions.push_back(Action::Start(id.clone()));
-        self.start_agent_limit(id);
+        self.post(Decision::LimitAgent(id.clone()));
     }
 
     /// Asks an agent and its children to end.
@@ -422,19 +427,11 @@ impl RunMachine {
         let is_theirs = |child: &Child| child.delegation.parent == *parent;
         let forgotten = place.map(|place| self.facts.slots.forget_children(place, is_theirs));
         for child in forgotten.unwrap_or_default() {
-            self.forget_coming(&child.delegation.task, &child.delegation.call);
+            self.facts.forget_coming(&child.delegation.task, &child.delegation.call);
         }
         for child in children {
-            self.forget_answer(&child);
+            self.post(Decision::ForgetAnswer(child.clone()));
             self.end_agent(&child, Outcome::Cancelled { reason: reason.to_owned() });
-        }
-    }
-
-    /// Forgets a child that a call asked for and that will not begin.
-    fn forget_coming(&mut self, task: &Name, call: &CallKey) {
-        self.facts.coming.remove(call);
-        if let Some(place) = self.facts.settings.plan.place(task) {
-            self.facts.shares.take_back(self.facts.whole(place));
         }
     }
 
@@ -472,29 +469,25 @@ impl RunMachine {
             }
             self.subtree_ended(&agent);
         }
-        self.touch_task_of(id);
+        self.facts.touch_task_of(id);
     }
 
-    /// Releases the slot of an agent whose whole subtree has ended, and gives the result to its
-    /// parent.
+    /// Releases the slot of an agent whose whole subtree has ended. That of a child is released with its result.
     fn subtree_ended(&mut self, id: &AgentId) {
         let Some(status) = self.facts.state.agents().get(id) else { return };
-        let (parent, call, is_check) =
-            (status.parent.clone(), status.call.clone(), status.check.is_some());
+        if status.call.is_some() {
+            return self.post(Decision::EndChild(id.clone()));
+        }
+        let (parent, is_check) = (status.parent.clone(), status.check.is_some());
         let current = self.facts.state.task(&status.task).and_then(|task| task.agent.clone());
-        let result = call.is_some().then(|| self.child_result(id)).flatten();
         if let Some(main) =
             parent.as_ref().filter(|main| is_check && current.as_ref() == Some(main))
         {
             self.facts.slots.hand_over(id, main.clone());
             self.facts.slots.withdraw(id);
-        } else if current.as_ref() != Some(id) && !self.facts.answers.contains_key(id) {
-            // The slot of a task's current agent is released at the end of the attempt, that of a child
-            // once it is known whether it must mend its answer.
+        } else if current.as_ref() != Some(id) {
+            // The slot of a task's current agent is released at the end of the attempt.
             self.facts.slots.release(id);
-        }
-        if let (Some(parent), Some(call), Some(result)) = (parent, call, result) {
-            self.answer(&parent, &call, Ok(result));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! and the outcomes of the checks of the last round. So a resumed run continues at the same place.
 //! The checks work in the slot of the main agent, which has ended by then.
 
+use super::decision::Decision;
 use super::evaluation::Wanted;
 use super::facts::Facts;
 use super::slots::Rank;
@@ -83,7 +84,7 @@ impl RunMachine {
             || reused.is_some()
             || self.facts.judged.get(&place).is_some_and(|judged| judged.is_accepted);
         let is_written = spec.output_file.is_some() && is_last;
-        let path = is_written.then(|| Box::new(self.snapshot(place, Wanted::OutputFile)));
+        let path = is_written.then(|| Box::new(self.facts.snapshot(place, Wanted::OutputFile)));
         self.facts.proposed.insert(place);
         self.facts.checking.insert(place, Checking { reused, is_last });
         let task = self.facts.name(place).clone();
@@ -114,7 +115,7 @@ impl RunMachine {
                 // No answer of the task's agent can mend what its judge says.
                 Some(Verdict::Unclear(failure) | Verdict::Undecided(failure)) => {
                     let failure = self.facts.named(place, index, failure);
-                    return self.attempt_failed(place, failure);
+                    return self.post(Decision::FailAttempt(place, failure));
                 }
                 Some(Verdict::Cancelled(reason)) => {
                     return self.record_task(place, TaskCancelled { reason }.into());
@@ -126,7 +127,7 @@ impl RunMachine {
         if let Some(Loop { until, max_iterations }) =
             self.facts.spec(place).acceptance.repeat.clone()
         {
-            let Some(holds) = self.truth(place, Wanted::Until(round)) else { return };
+            let Some(holds) = self.facts.truth(place, Wanted::Until(round)) else { return };
             match holds {
                 Ok(true) => {}
                 Ok(false) => {
@@ -141,7 +142,7 @@ impl RunMachine {
                     let failure = Failure::new(FailureKind::MaxIterations, message);
                     return self.ask_again(place, Cause::Until, failure, text);
                 }
-                Err(failure) => return self.attempt_failed(place, failure),
+                Err(failure) => return self.post(Decision::FailAttempt(place, failure)),
             }
         }
         if let Some(judged) = self.facts.judged.get_mut(&place) {
@@ -155,7 +156,7 @@ impl RunMachine {
         let cause = match failure.kind {
             FailureKind::OutputFormat => Cause::Format,
             FailureKind::OutputSchema => Cause::Schema,
-            _ => return self.attempt_failed(place, failure),
+            _ => return self.post(Decision::FailAttempt(place, failure)),
         };
         let text = form_is_wrong(&failure);
         self.ask_again(place, cause, failure, text);
@@ -194,15 +195,15 @@ impl RunMachine {
                 _ => format!(" (in round {round})"),
             };
             let message = format!("{}{told}", failure.message);
-            return self.attempt_failed(place, Failure { message, ..failure });
+            return self.post(Decision::FailAttempt(place, Failure { message, ..failure }));
         }
         if !self.may_go_on(place, &main) {
             return;
         }
         if let Some(failure) = self.facts.bound(place, 1) {
-            return self.attempt_failed(place, failure);
+            return self.post(Decision::FailAttempt(place, failure));
         }
-        self.count_from_now(place);
+        self.facts.count_from_now(place);
         self.facts.judged.remove(&place);
         *self.facts.spawning.entry(main.clone()).or_default() += 1;
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
@@ -218,16 +219,16 @@ impl RunMachine {
             return;
         }
         let round = self.facts.status(place).map_or(1, |status| status.round());
-        let Some(program) = self.program(place, Wanted::Check(at, round)) else { return };
+        let Some(program) = self.facts.program(place, Wanted::Check(at, round)) else { return };
         let program = match program {
             Ok(program) => program,
-            Err(failure) => return self.attempt_failed(place, failure),
+            Err(failure) => return self.post(Decision::FailAttempt(place, failure)),
         };
         if let Some(failure) = self.facts.bound(place, 1) {
-            return self.attempt_failed(place, failure);
+            return self.post(Decision::FailAttempt(place, failure));
         }
         let Some(id) = self.facts.id_of_check(main) else { return };
-        self.count_from_now(place);
+        self.facts.count_from_now(place);
         self.facts.slots.hand_over(main, id.clone());
         *self.facts.spawning.entry(main.clone()).or_default() += 1;
         let spawned = AgentSpawned {
@@ -247,11 +248,11 @@ impl RunMachine {
             return;
         }
         if let Some(failure) = self.facts.bound(place, 1) {
-            return self.attempt_failed(place, failure);
+            return self.post(Decision::FailAttempt(place, failure));
         }
-        self.count_from_now(place);
+        self.facts.count_from_now(place);
         self.facts.slots.hand_over(main, judge.clone());
-        self.begins_soon_below(judge);
+        self.facts.begins_soon_below(judge);
         let agent = self.facts.state.agents().get(judge);
         let (restart, is_command) =
             agent.map_or((0, false), |agent| (agent.restarts, agent.definition.is_none()));
@@ -276,7 +277,7 @@ impl RunMachine {
         match self.facts.sentence_of_task(place) {
             None => {}
             Some(Outcome::Failed { failure, .. }) => {
-                self.attempt_failed(place, failure);
+                self.post(Decision::FailAttempt(place, failure));
                 return false;
             }
             Some(Outcome::Cancelled { reason }) => {
@@ -297,8 +298,8 @@ impl RunMachine {
 
     /// Continues an agent that had ended, once the record of its round is durable.
     pub(super) fn round_begins(&mut self, id: &AgentId) {
-        self.begins_below(id);
-        self.is_counted(id);
+        self.facts.begins_below(id);
+        self.facts.is_counted(id);
         self.facts
             .agents
             .insert(id.clone(), super::facts::OpenAgent::new(super::facts::Stage::Idle));
@@ -306,15 +307,15 @@ impl RunMachine {
             return;
         }
         if let Some(outcome) = self.facts.sentence(id) {
-            return self.end_agent(id, outcome);
+            return self.post(Decision::EndAgent(id.clone(), outcome));
         }
-        self.fold(id);
-        self.limit_attempt_of(id);
+        self.post(Decision::Fold(id.clone()));
+        self.post(Decision::LimitAttemptOf(id.clone()));
     }
 
     /// Ends the agents of an attempt: its main agent, or the check that judges it.
     pub(super) fn end_attempt(&mut self, main: &AgentId, outcome: &Outcome) {
-        self.end_agent(main, outcome.clone());
+        self.post(Decision::EndAgent(main.clone(), outcome.clone()));
         let children = self.facts.state.agents().get(main).map(|main| main.children.as_slice());
         let is_check = |id: &&AgentId| {
             let agent = self.facts.state.agents().get(*id);
@@ -322,7 +323,7 @@ impl RunMachine {
         };
         let checks: Vec<_> = children.into_iter().flatten().filter(is_check).cloned().collect();
         for check in checks {
-            self.end_agent(&check, outcome.clone());
+            self.post(Decision::EndAgent(check, outcome.clone()));
         }
     }
 }

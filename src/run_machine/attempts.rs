@@ -1,6 +1,7 @@
 //! Decides how an attempt of a task ends: its output is checked, or its failure leads to another
 //! attempt, to a pause or to the end of the task.
 
+use super::decision::Decision;
 use super::facts::{Checking, Facts, Judged};
 use super::{Made, RunMachine, scope};
 use crate::event::Event;
@@ -50,7 +51,7 @@ impl RunMachine {
             return;
         };
         match outcome {
-            Outcome::Completed { output } => self.judge(place, &main, output),
+            Outcome::Completed { output } => self.post(Decision::Judge(place, main, output)),
             Outcome::Failed { failure, .. } => {
                 let failure = self.facts.cause_of(place, failure);
                 self.attempt_failed(place, failure);
@@ -74,7 +75,7 @@ impl RunMachine {
         let (value, output) = match checked {
             Ok(checked) => checked,
             Err(failure) if reused.is_some() => return self.attempt_failed(place, failure),
-            Err(failure) => return self.form_is_wrong(place, failure),
+            Err(failure) => return self.post(Decision::RefuseForm(place, failure)),
         };
         if !is_last {
             self.facts.judged.insert(place, Judged { value, is_accepted: false });
@@ -102,7 +103,7 @@ impl RunMachine {
             (local.trim_start_matches('/').to_owned(), value.unwrap_or_default())
         };
         let outputs = Known::object(outputs.iter().map(output));
-        self.check_output(place, Made::Parts(outputs), None);
+        self.post(Decision::CheckOutput(place, Made::Parts(outputs), None));
     }
 
     /// Handles the failure of an attempt: the task's retry policy decides if another one follows.

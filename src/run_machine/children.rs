@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::decision::Decision;
 use super::facts::{Answer, Facts};
 use super::{Action, ChildResult, RunMachine};
 use crate::event::Draft;
@@ -48,7 +49,7 @@ impl Facts {
 impl RunMachine {
     /// Returns the result of a child once every agent that worked for it has ended too and its answer
     /// was compared with the schema, if there is one.
-    pub(super) fn child_result(&mut self, child: &AgentId) -> Option<ChildResult> {
+    fn child_result(&mut self, child: &AgentId) -> Option<ChildResult> {
         let status = self.facts.state.agents().get(child)?;
         let outcome = status.outcome.clone().filter(|_| self.facts.is_subtree_over(child))?;
         let schema = status.wanted.as_ref().and_then(|wanted| wanted.schema.clone());
@@ -99,8 +100,11 @@ impl RunMachine {
         let is_mended = matches!(answer, Answer::IsMended(_));
         self.facts.answers.insert(child.clone(), answer);
         match is_mended {
-            false => self.give_answer(child),
-            true if self.facts.slots.holds(child) => drop(self.mend_answer(child)),
+            false => {
+                self.facts.slots.release(child);
+                self.give_result(child);
+            }
+            true if self.facts.slots.holds(child) => self.mend_answer(child),
             true => {
                 let rank = self.facts.rank(child);
                 self.facts.slots.return_to(child.clone(), rank);
@@ -108,38 +112,45 @@ impl RunMachine {
         }
     }
 
-    /// Gives the result of a child to its parent.
-    fn give_answer(&mut self, child: &AgentId) {
-        self.facts.slots.release(child);
+    /// Handles the end of a child with all that worked for it. Its slot is released once it is known whether it must
+    /// mend its answer.
+    pub(super) fn child_ended(&mut self, child: &AgentId) {
+        self.give_result(child);
+        if !self.facts.answers.contains_key(child) {
+            self.facts.slots.release(child);
+        }
+    }
+
+    /// Gives the result of a child to its parent, if it has one.
+    pub(super) fn give_result(&mut self, child: &AgentId) {
         let status = self.facts.state.agents().get(child);
         let asked = status.and_then(|status| status.parent.clone().zip(status.call.clone()));
         if let Some((parent, call)) = asked
             && let Some(result) = self.child_result(child)
         {
-            self.answer(&parent, &call, Ok(result));
+            self.post(Decision::AnswerParent(parent, call, Ok(result)));
         }
     }
 
-    /// Lets a child that has a slot mend its answer. Returns false if it has none to mend.
-    pub(super) fn mend_answer(&mut self, child: &AgentId) -> bool {
-        let Some(Answer::IsMended(failure)) = self.facts.answers.get(child) else { return false };
+    /// Lets a child that has a slot mend its answer.
+    pub(super) fn mend_answer(&mut self, child: &AgentId) {
+        let Some(Answer::IsMended(failure)) = self.facts.answers.get(child) else { return };
         let failure = failure.clone();
-        let Some(status) = self.facts.state.agents().get(child) else { return false };
+        let Some(status) = self.facts.state.agents().get(child) else { return };
         let (task, restart, round) = (status.task.clone(), status.restarts, status.round);
         let cause = match failure.kind {
             FailureKind::OutputFormat => Cause::Format,
             _ => Cause::Schema,
         };
         self.facts.answers.remove(child);
-        self.begins_soon_below(child);
+        self.facts.begins_soon_below(child);
         if let Some(place) = self.facts.settings.plan.place(&task) {
-            self.count_from_now(place);
+            self.facts.count_from_now(place);
         }
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
         let feedback = Some(Feedback { cause, text: super::answers::form_is_wrong(&failure) });
         let restarted = AgentRestarted { restart, reason, feedback };
         self.record(vec![Draft::agent(&task, child, restarted)]);
-        true
     }
 
     /// Forgets the answer of a child whose parent needs it no longer.

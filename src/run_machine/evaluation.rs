@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::facts::Facts;
 use super::fan_out::Items;
 use super::scope::{self, Inputs, Item, Scope};
-use super::{Action, RunMachine};
+
 use crate::failure::{Failure, FailureKind};
 use crate::id::{Name, RunId};
 use crate::output::Text;
@@ -207,9 +207,7 @@ impl Facts {
         self.preparing.contains_key(&place)
             && self.evaluating.get(&place).is_none_or(|asked| asked.result.is_some())
     }
-}
 
-impl RunMachine {
     /// Returns the result of an evaluation for a task; without one it is asked for, and the task is decided
     /// again when it is there. A result is given once.
     pub(super) fn evaluation(
@@ -217,11 +215,11 @@ impl RunMachine {
         place: usize,
         wanted: Wanted,
     ) -> Option<Result<Evaluated, Failure>> {
-        if let Some(asked) = self.facts.evaluating.remove(&place)
+        if let Some(asked) = self.evaluating.remove(&place)
             && asked.wanted == wanted
         {
             if asked.result.is_none() {
-                self.facts.evaluating.insert(place, asked);
+                self.evaluating.insert(place, asked);
                 return None;
             }
             return asked.result;
@@ -231,32 +229,32 @@ impl RunMachine {
             return Some(evaluation.evaluate());
         }
         let asked = Evaluating { number: evaluation.number, wanted, result: None };
-        self.facts.evaluating.insert(place, asked);
-        self.actions.push_back(Action::Evaluate(Box::new(evaluation)));
+        self.evaluating.insert(place, asked);
+        self.wanted.push(evaluation);
         None
     }
 
     /// Returns an evaluation with what is known at this moment.
     pub(super) fn snapshot(&mut self, place: usize, wanted: Wanted) -> Evaluation {
-        self.facts.evaluations += 1;
-        let spec = self.facts.spec(place);
+        self.evaluations += 1;
+        let spec = self.spec(place);
         let known = spec.depends_on.iter().filter_map(|name| {
-            let _ended = self.facts.state.task(name).filter(|status| status.state.is_end())?;
-            Some((name.to_string(), self.facts.values.get(name.as_str())?.clone()))
+            let _ended = self.state.task(name).filter(|status| status.state.is_end())?;
+            Some((name.to_string(), self.values.get(name.as_str())?.clone()))
         });
         Evaluation {
-            task: self.facts.name(place).clone(),
-            number: self.facts.evaluations,
+            task: self.name(place).clone(),
+            number: self.evaluations,
             wanted,
             spec: spec.clone(),
-            run: self.facts.settings.run,
-            workflow: self.facts.settings.workflow.clone(),
-            inputs: self.facts.inputs.clone(),
+            run: self.settings.run,
+            workflow: self.settings.workflow.clone(),
+            inputs: self.inputs.clone(),
             ended: known.collect(),
-            item: self.facts.item(place),
-            answer: self.facts.judged.get(&place).map(|judged| judged.value.clone()),
-            most_instances: self.facts.settings.limits.max_instances,
-            seen: self.facts.state.last_seq(),
+            item: self.item(place),
+            answer: self.judged.get(&place).map(|judged| judged.value.clone()),
+            most_instances: self.settings.limits.max_instances,
+            seen: self.state.last_seq(),
         }
     }
 
@@ -316,29 +314,29 @@ impl RunMachine {
         number: u64,
         result: Result<Evaluated, Failure>,
     ) {
-        let Some(place) = self.facts.settings.plan.place(task) else { return };
-        if let Some(asked) = self.facts.evaluating.get_mut(&place)
+        let Some(place) = self.settings.plan.place(task) else { return };
+        if let Some(asked) = self.evaluating.get_mut(&place)
             && asked.number == number
         {
             asked.result = Some(result);
-            self.facts.agenda.touch(place);
+            self.agenda.touch(place);
         }
     }
 
     /// Forgets a result that the decision about a task did not use: the next one may need another.
     pub(super) fn forget_result(&mut self, place: usize) {
-        if !self.facts.preparing.contains_key(&place)
-            && self.facts.evaluating.get(&place).is_some_and(|asked| asked.result.is_some())
+        if !self.preparing.contains_key(&place)
+            && self.evaluating.get(&place).is_some_and(|asked| asked.result.is_some())
         {
-            self.facts.evaluating.remove(&place);
+            self.evaluating.remove(&place);
         }
     }
 
     /// Takes back the slot that a task holds for an attempt that does not begin.
     pub(super) fn give_back(&mut self, place: usize) {
-        if let Some(agent) = self.facts.preparing.remove(&place) {
-            self.facts.evaluating.remove(&place);
-            self.facts.slots.release(&agent);
+        if let Some(agent) = self.preparing.remove(&place) {
+            self.evaluating.remove(&place);
+            self.slots.release(&agent);
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::action::Delegation;
 use super::agenda::Agenda;
 use super::asking::Asking;
-use super::evaluation::Evaluating;
+use super::evaluation::{Evaluating, Evaluation};
 use super::fan_out::Items;
 use super::locks::Locks;
 use super::scope::Inputs;
@@ -197,6 +197,8 @@ pub(super) struct Facts {
     pub(super) inputs: Inputs,
     /// The tasks for which something is evaluated, by place in the plan.
     pub(super) evaluating: HashMap<usize, Evaluating>,
+    /// The evaluations that the rules want and that are not asked for yet.
+    pub(super) wanted: Vec<Evaluation>,
     /// Number of evaluations so far.
     pub(super) evaluations: u64,
     /// The tasks that have a slot for an attempt whose program is rendered, by place in the
@@ -276,6 +278,7 @@ impl Facts {
             values: outputs.iter().map(|(name, value)| (name.clone(), Known::of(value))).collect(),
             inputs: Inputs::new(settings.inputs.clone()),
             evaluating: HashMap::new(),
+            wanted: Vec::new(),
             evaluations: 0,
             preparing: HashMap::new(),
             items: HashMap::new(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::decision::Decision;
 use super::facts::Facts;
 use super::scope::{self, Item, Scope};
 use super::{Made, RunMachine};
@@ -220,6 +221,14 @@ pub(super) fn tasks_read_by<'a>(
 }
 
 impl Facts {
+    /// Returns true if an agent of a task's instances has not ended.
+    pub(super) fn has_agents_of_instances(&self, place: usize) -> bool {
+        let instances = self.status(place).map_or(&[][..], |status| &status.instances);
+        instances
+            .iter()
+            .any(|(name, _)| self.state.task(name).is_some_and(|status| status.open_agents > 0))
+    }
+
     fn items_as_before(&self, place: usize) -> Result<Items, Failure> {
         let (task, status) = (self.spec(place), self.status(place));
         let seen = status.map_or(0, |status| status.items_seen.unwrap_or(status.began_seq));
@@ -327,7 +336,7 @@ impl RunMachine {
     /// Starts the instances of a task that fans out. The task needs no slot of its own.
     pub(super) fn start_fan_out(&mut self, place: usize) {
         let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
-        let Some(items) = self.items(place) else { return };
+        let Some(items) = self.facts.items(place) else { return };
         let items = items.and_then(|items| match self.facts.bound(place, items.all.len()) {
             Some(failure) => Err(failure),
             None => Ok(items),
@@ -335,7 +344,7 @@ impl RunMachine {
         match items {
             Err(failure) => {
                 let failed = self.facts.failed(place, attempt, failure);
-                self.end_unstarted(place, failed);
+                self.post(Decision::EndUnstarted(place, failed));
             }
             Ok(items) => {
                 let instances = Some(items.record());
@@ -359,7 +368,7 @@ impl RunMachine {
             self.facts.agenda.expand(place, instances, &standings);
         }
         // The items may be others than before.
-        self.dismiss_unused();
+        self.post(Decision::DismissUnused);
     }
 
     /// Reads the items of the tasks that had fanned out when the last process stopped, from what was
@@ -386,7 +395,7 @@ impl RunMachine {
         if let Some(failure) = self.facts.lost_items.get(&place).cloned() {
             let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
             let failed = self.facts.failed(place, attempt, failure);
-            return self.end_unstarted(place, failed);
+            return self.post(Decision::EndUnstarted(place, failed));
         }
         let tally = self.facts.agenda.instances(place);
         if tally.open() > 0 || self.facts.checking.contains_key(&place) {
@@ -396,7 +405,7 @@ impl RunMachine {
         let is_cut = self.facts.never_begun(place);
         if !is_cut && is_enough(done, all, self.facts.spec(place).fan_out.as_ref()) {
             let outputs = self.facts.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
-            return self.check_output(place, Made::Parts(outputs), None);
+            return self.post(Decision::CheckOutput(place, Made::Parts(outputs), None));
         }
         if let Some(reason) = self.facts.cut_short(place) {
             return self.record_task(place, TaskCancelled { reason }.into());
@@ -404,20 +413,6 @@ impl RunMachine {
         let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
         let failed = self.facts.failed(place, attempt, self.facts.too_few(place, done));
         self.record_task(place, failed);
-    }
-
-    /// Returns true if an agent of a task's instances has not ended; those that wait to be resumed
-    /// are ended with this reason.
-    pub(super) fn wait_for_instances(&mut self, place: usize, reason: &str) -> bool {
-        let instances = self.facts.status(place).map(|status| status.instances.clone());
-        let mut has_agents = false;
-        for (name, _) in instances.unwrap_or_default() {
-            if self.facts.state.task(&name).is_some_and(|status| status.open_agents > 0) {
-                self.dismiss_left_of(&name, reason);
-                has_agents = true;
-            }
-        }
-        has_agents
     }
 }
 

@@ -88,9 +88,9 @@ impl RunMachine {
         let added =
             self.facts.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
         self.facts.agenda.extend(&self.facts.settings.plan, &self.facts.state, added.clone());
-        self.share_children(added.start);
+        self.facts.share_children(added.start);
         for place in added {
-            self.spare_added(place);
+            self.facts.spare_added(place);
         }
         self.answer_proposal(extended.by.clone(), extended.key.clone(), Ok(()));
         Ok(())

@@ -6,9 +6,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::decision::Decision;
 use super::facts::{Facts, Stop};
 use super::timers::Timer;
-use super::{Action, Now, RunMachine};
+use super::{Action, RunMachine};
 use crate::event::{Draft, Event, RunCompleted, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::run_state::HookState;
@@ -41,13 +42,6 @@ impl Facts {
 }
 
 impl RunMachine {
-    /// Takes in the end of a hook that the performer ran.
-    pub fn hook_ended(&mut self, now: Now, finished: HookFinished) {
-        self.facts.now = now;
-        self.record(vec![Draft::run(finished)]);
-        self.decide();
-    }
-
     /// Handles a recorded beginning: only now may the hook run.
     pub(super) fn hook_started(&mut self, hook: Hook) {
         if let Some((begun, input)) = self.facts.hook.clone()
@@ -87,7 +81,7 @@ impl RunMachine {
             if self.facts.state.first_failed().is_none() {
                 self.facts.untold = Some(failure.clone());
             }
-            self.stop_everything(Stop::Failed(failure));
+            self.post(Decision::Stop(Stop::Failed(failure)));
         }
         false
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::RunMachine;
+use super::decision::Decision;
 use super::facts::{Facts, Stage, Stop};
 use super::timers::Timer;
 use crate::failure::{Failure, FailureKind};
@@ -131,24 +132,8 @@ impl RunMachine {
         }
     }
 
-    /// Handles a timer that fired.
-    pub(super) fn fired(&mut self, timer: Timer) {
-        match timer {
-            Timer::Retry(place) => self.facts.agenda.touch(place),
-            Timer::TaskLimit(place) => self.task_limit_reached(place),
-            Timer::RunLimit => self.run_limit_reached(),
-            Timer::AgentLimit(agent) => self.agent_limit_reached(&agent),
-            Timer::Restart(agent) => self.restart_agent(&agent),
-            Timer::EndOverdue(agent) => self.end_overdue(&agent),
-            Timer::KillOverdue(agent) => self.gone(&agent, None),
-            Timer::InterruptOverdue => self.interrupt_overdue(),
-            Timer::PauseOverdue => self.pause_overdue(),
-            Timer::QuotaTried => self.quota_tried(),
-            Timer::Question(id) => self.question_overdue(&id),
-        }
-    }
-
-    fn task_limit_reached(&mut self, place: usize) {
+    /// Ends an attempt that has used up its time.
+    pub(super) fn task_limit_reached(&mut self, place: usize) {
         let status = self.facts.status(place).filter(|status| status.state == TaskState::Running);
         let Some((agent, attempt)) =
             status.and_then(|status| Some((status.agent.clone()?, status.attempt)))
@@ -164,15 +149,18 @@ impl RunMachine {
             message.push_str(&format!("; its model call had failed ({})", pause.kind));
         }
         let failure = Failure::new(FailureKind::Timeout, message);
-        self.end_attempt(&agent, &Outcome::Failed { failure, partial: None });
+        self.post(Decision::EndAttempt(agent, Outcome::Failed { failure, partial: None }));
     }
 
-    fn agent_limit_reached(&mut self, agent: &AgentId) {
+    /// Ends a check or a child that has used up its time.
+    pub(super) fn agent_limit_reached(&mut self, agent: &AgentId) {
         let failure = self.facts.too_late(agent);
-        self.end_agent(agent, Outcome::Failed { failure, partial: None });
+        let outcome = Outcome::Failed { failure, partial: None };
+        self.post(Decision::EndAgent(agent.clone(), outcome));
     }
 
-    fn run_limit_reached(&mut self) {
+    /// Stops a run that has used up its time.
+    pub(super) fn run_limit_reached(&mut self) {
         // Only hooks are left, and they have a limit of their own.
         if self.facts.state.open_tasks() == 0 {
             return;
@@ -183,12 +171,12 @@ impl RunMachine {
         if self.facts.stopped.is_none() && !self.facts.is_timeout_told() {
             self.facts.untold = Some(failure.clone());
         }
-        self.stop_everything(Stop::Failed(failure));
+        self.post(Decision::Stop(Stop::Failed(failure)));
     }
 
     /// Kills an agent that was asked to end and has used up its grace. Its end is recorded without
     /// it.
-    fn end_overdue(&mut self, agent: &AgentId) {
+    pub(super) fn end_overdue(&mut self, agent: &AgentId) {
         if self.facts.is_disk_full {
             // The agent's end waits for disk space, as every record does.
             let at = self.facts.now.since + self.facts.end_grace();

@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::RunMachine;
 use super::facts::Facts;
 use super::slots::Rank;
 use super::turns::{Owner, Precedence, Turns};
@@ -178,44 +177,40 @@ impl Facts {
         let needs_several = self.spec(place).locks.len() > 1;
         Precedence::new(place, self.agenda.path(place), since, needs_several)
     }
-}
 
-impl RunMachine {
     /// Claims the locks of a task that could start. Returns true if it has all of them.
     pub(super) fn claim_locks(&mut self, place: usize) -> bool {
-        let (owner, precedence) =
-            (self.facts.owner(place, Rank::Main), self.facts.precedence(place));
-        let locks = self.facts.locks_of(place);
-        self.facts.locks.claim(owner, precedence, locks)
+        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
+        let locks = self.locks_of(place);
+        self.locks.claim(owner, precedence, locks)
     }
 
     /// Gives the locks that are free to those who are next. The tasks that have all of theirs want a
     /// slot now.
     pub(super) fn grant_locks(&mut self) {
-        for task in self.facts.locks.grant() {
-            self.facts.agenda.touch(task);
+        for task in self.locks.grant() {
+            self.agenda.touch(task);
         }
     }
 
     /// Gives the task of an attempt that is at work its locks.
     pub(super) fn hold_locks(&mut self, place: usize) {
-        let locks = self.facts.locks_of(place);
+        let locks = self.locks_of(place);
         if !locks.is_empty() {
-            let (owner, precedence) =
-                (self.facts.owner(place, Rank::Main), self.facts.precedence(place));
-            self.facts.locks.hold(owner, precedence, locks);
+            let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
+            self.locks.hold(owner, precedence, locks);
         }
     }
 
     /// Notes that a task had its locks before this process.
     pub(super) fn had_locks(&mut self, place: usize) {
-        let (owner, locks) = (self.facts.owner(place, Rank::Main), self.facts.locks_of(place));
-        self.facts.locks.had(owner, locks);
+        let (owner, locks) = (self.owner(place, Rank::Main), self.locks_of(place));
+        self.locks.had(owner, locks);
     }
 
     /// Releases the locks of a task whose attempt has ended, or that will not start now.
     pub(super) fn release_locks(&mut self, place: usize) {
-        self.facts.locks.release(place);
+        self.locks.release(place);
     }
 }
 

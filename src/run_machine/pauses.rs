@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::action::Haste;
+use super::decision::Decision;
 use super::facts::{Facts, Stage};
 use super::timers::Timer;
 use super::{Action, Finish, RunMachine};
@@ -53,7 +54,7 @@ impl RunMachine {
         for agent in self.facts.live() {
             self.actions.push_back(Action::Interrupt(agent, haste));
         }
-        self.end_hook();
+        self.post(Decision::EndHook);
         let patience = match haste {
             Haste::WithinGrace => self.facts.end_grace(),
             Haste::AfterReply => self.facts.end_grace() + REPLY_PATIENCE,
@@ -64,7 +65,7 @@ impl RunMachine {
     /// Kills the interrupted agents that have used up their grace.
     pub(super) fn interrupt_overdue(&mut self) {
         for agent in self.facts.live() {
-            self.kill(&agent);
+            self.post(Decision::Kill(agent));
         }
     }
 
@@ -83,7 +84,6 @@ impl RunMachine {
 
     /// Records the run's result once every task and every agent has ended.
     pub(super) fn complete_when_done(&mut self) {
-        self.pause_for_people();
         let is_pausing = self.facts.interrupted.is_some();
         if is_pausing || self.facts.state.open_agents() > 0 || self.facts.is_recording() {
             return;
@@ -104,11 +104,7 @@ impl RunMachine {
             _ => RunStatus::Partial,
         };
         let result = self.facts.state.result(mixed, self.facts.settings.limits.strict);
-        if self.waits_for_end(&result) {
-            return;
-        }
-        self.facts.is_finishing = true;
-        self.record(vec![Draft::run(result)]);
+        self.post(Decision::Complete(Box::new(result)));
     }
 
     /// Records a pause if every open task waits for the run to be resumed, or for such a task.
@@ -162,13 +158,13 @@ impl RunMachine {
     /// Continues the waiting work after the run was opened again, unless the disk filled up
     /// meanwhile.
     pub(super) fn opened(&mut self) {
-        self.start_limits();
-        self.actions.push_back(match self.facts.is_disk_full {
+        self.post(Decision::StartLimits);
+        self.post(Decision::Act(match self.facts.is_disk_full {
             true => Action::HoldSteps,
             false => Action::AllowSteps,
-        });
+        }));
         self.facts.waits_for_quota = false;
-        self.wait_for_quota();
+        self.post(Decision::WaitForQuota);
     }
 
     /// Ends the run for this process if not even its pause could be recorded.

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::action::Haste;
 use super::asking::Waiting;
+use super::decision::Decision;
 use super::facts::{Facts, Stage};
 use super::tasks::CHANGED;
 use super::timers::Timer;
@@ -73,6 +74,35 @@ impl Facts {
     pub(super) fn has_open_question(&self, id: &AgentId) -> bool {
         self.state.agents().get(id).is_some_and(|agent| !agent.asked.is_empty())
     }
+
+    fn only_people_are_left(&mut self) -> bool {
+        let open = &*self;
+        let is_idle = !self.state.questions().is_empty()
+            && !open.is_disk_full
+            && open.asking.is_quiet()
+            && open.proposed.is_empty()
+            && open.checking.is_empty()
+            && open.evaluating.is_empty()
+            && open.growing.is_empty()
+            && open.coming.is_empty()
+            && open.spawning.is_empty()
+            && open.ending == 0
+            && open.between == 0
+            && open.slots.is_idle()
+            && !open.timers.any_for_work();
+        is_idle && !self.any_loose()
+    }
+
+    /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
+    fn any_loose(&mut self) -> bool {
+        let mut loose = std::mem::take(&mut self.asking.loose);
+        loose.retain(|id| {
+            let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
+            self.stage(id) == Some(Stage::Live) && waits_alone && !self.has_open_question(id)
+        });
+        self.asking.loose = loose;
+        !self.asking.loose.is_empty()
+    }
 }
 
 impl RunMachine {
@@ -88,17 +118,17 @@ impl RunMachine {
 
     fn ask_for_approval(&mut self, place: usize) {
         let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
-        let Some(question) = self.question(place) else { return };
+        let Some(question) = self.facts.question(place) else { return };
         let (message, shown) = match question {
             Ok(rendered) => rendered,
             Err(failure) => {
                 let failed = self.facts.failed(place, attempt, failure);
-                return self.end_unstarted(place, failed);
+                return self.post(Decision::EndUnstarted(place, failed));
             }
         };
         let content = self.facts.content_of_question(place, &message, &shown);
         if let Some(output) = self.facts.kept_answer(place, &content) {
-            return self.check_output(place, Made::Whole(output), Some(content));
+            return self.post(Decision::CheckOutput(place, Made::Whole(output), Some(content)));
         }
         let Some(approval) = self.facts.approval(place) else { return };
         let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
@@ -115,8 +145,9 @@ impl RunMachine {
         );
         let asked = ApprovalAsked::new(id.as_str(), ApprovalKind::Approval, &message);
         let asked = ApprovalAsked { shown, until_ms, content: Some(content), ..asked };
-        if !self.wait_for_agents(place, CHANGED) {
-            self.record_task(place, asked.into());
+        match self.facts.has_agents(place) {
+            true => self.post(Decision::Dismiss(place, CHANGED.to_owned())),
+            false => self.record_task(place, asked.into()),
         }
     }
 
@@ -133,7 +164,8 @@ impl RunMachine {
             "by": answer.by,
             "at_ms": at_ms,
         });
-        self.check_output(place, Made::Whole(Output::whole(value.to_string())), None);
+        let output = Made::Whole(Output::whole(value.to_string()));
+        self.post(Decision::CheckOutput(place, output, None));
     }
 
     /// Handles the question of an agent, or the same question again.
@@ -282,7 +314,7 @@ impl RunMachine {
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
     /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
-        if self.facts.settings.attended || !self.only_people_are_left() {
+        if self.facts.settings.attended || !self.facts.only_people_are_left() {
             return;
         }
         let open = self.facts.state.questions().open();
@@ -296,40 +328,7 @@ impl RunMachine {
         };
         let reason = format!("`{who}` waits for a person: {message}{others}");
         self.facts.pause_cause = PauseCause::Person;
-        self.interrupted(reason, Haste::WithinGrace);
-        self.pause_when_quiet();
-    }
-
-    fn only_people_are_left(&mut self) -> bool {
-        let open = &self.facts;
-        let is_idle = !self.facts.state.questions().is_empty()
-            && !open.is_disk_full
-            && open.asking.is_quiet()
-            && open.proposed.is_empty()
-            && open.checking.is_empty()
-            && open.evaluating.is_empty()
-            && open.growing.is_empty()
-            && open.coming.is_empty()
-            && open.spawning.is_empty()
-            && open.ending == 0
-            && open.between == 0
-            && open.slots.is_idle()
-            && !open.timers.any_for_work();
-        is_idle && !self.any_loose()
-    }
-
-    /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
-    fn any_loose(&mut self) -> bool {
-        let mut loose = std::mem::take(&mut self.facts.asking.loose);
-        loose.retain(|id| {
-            let waits_alone =
-                self.facts.state.agents().get(id).is_some_and(|agent| agent.open == 1);
-            self.facts.stage(id) == Some(Stage::Live)
-                && waits_alone
-                && !self.facts.has_open_question(id)
-        });
-        self.facts.asking.loose = loose;
-        !self.facts.asking.loose.is_empty()
+        self.post(Decision::Interrupt(reason, Haste::WithinGrace));
     }
 }
 

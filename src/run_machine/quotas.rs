@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::RunMachine;
 use super::action::Haste;
+use super::decision::Decision;
 use super::facts::Facts;
 use super::timers::Timer;
 use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPaused};
@@ -33,7 +34,7 @@ impl RunMachine {
                 self.facts.pause_cause = PauseCause::Failure;
                 let (provider, reason) = (&parked.provider, &parked.reason);
                 let reason = format!("the quota of provider `{provider}` is used up: {reason}");
-                self.interrupted(reason, Haste::AfterReply);
+                self.post(Decision::Interrupt(reason, Haste::AfterReply));
             }
         }
     }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::agents::PARENT_ENDED;
+use super::decision::Decision;
 use super::facts::{Facts, Stage};
 use super::slots::Rank;
 use super::tasks::SUPERSEDED;
@@ -34,8 +35,8 @@ impl Facts {
 }
 
 impl RunMachine {
-    /// Derives the open data from the state.
-    pub(super) fn restart(&mut self) {
+    /// Derives what no record holds from the state, as far as the plan as it was written goes.
+    pub(super) fn take_up_written(&mut self) {
         for id in self.facts.left.keys().cloned().collect::<Vec<_>>() {
             if let Some(agent) = self.facts.state.agents().get(&id) {
                 self.facts.left_of_task.entry(agent.task.clone()).or_default().push(id);
@@ -49,40 +50,44 @@ impl RunMachine {
                 None => Known::object([("output", output)]),
             };
         }
-        let written = self.facts.settings.plan.tasks().len();
-        (0..written).for_each(|place| self.take_up(place));
-        self.expand_as_before();
-        (written..self.facts.settings.plan.tasks().len()).for_each(|place| self.take_up(place));
-        self.share_children(0);
-        self.count_earlier_children();
+        self.take_up(0);
+    }
+
+    /// Derives the rest, once the instances of what had fanned out are in the plan behind the `written` tasks.
+    pub(super) fn take_up_instances(&mut self, written: usize) {
+        self.take_up(written);
+        self.facts.share_children(0);
+        self.facts.count_earlier_children();
         self.count_earlier_turns();
         if self.facts.stopping_failure().is_some() {
-            self.spare();
-            (0..written).for_each(|place| self.spare_added_before(place));
+            self.facts.spare();
+            (0..written).for_each(|place| self.facts.spare_added_before(place));
         }
-        // Stops come before resumed attempts: an agent that must end must not get an actor first.
+    }
+
+    /// Stops again what was stopped, and what is not to be tried again.
+    pub(super) fn stop_as_before(&mut self) {
         self.fail_as_before();
         if let Some(reason) = self.left_cancel.take() {
-            self.cancelled(&CancelTarget::Run, &reason);
+            self.post(Decision::Cancel(CancelTarget::Run, reason));
         }
         if let Some(given_up) = self.left_given_up.take() {
-            self.give_up(given_up);
+            self.post(Decision::GiveUp(given_up));
         }
-        self.start_limits();
+    }
+
+    /// Resumes the agents of all attempts that are under way, and ends those that are needed no more.
+    pub(super) fn resume_agents(&mut self) {
         for place in 0..self.facts.settings.plan.tasks().len() {
             if self.facts.task_state(place) == TaskState::Running {
                 self.resume_agents_of(place);
             }
         }
         self.dismiss_unused();
-        for answer in std::mem::take(&mut self.left_answers) {
-            self.answered_by(None, answer);
-        }
-        self.resume_questions();
     }
 
     /// Fails the task of work that is not tried again; another attempt may follow, as after each failure.
-    fn give_up(&mut self, given_up: GivenUp) {
+    pub(super) fn give_up(&mut self, given_up: GivenUp) {
         let GivenUp { work, failure } = given_up;
         let agent = self.facts.state.agents().get(&AgentId::from_text(&work));
         let task = agent.map(|agent| agent.task.clone()).or_else(|| Name::of_record(&work).ok());
@@ -95,14 +100,19 @@ impl RunMachine {
             // Its instances end by themselves.
             _ if self.facts.agenda.instances(place).open() > 0 => {}
             (TaskState::Running, Some(main)) if self.facts.left.contains_key(&main) => {
-                self.end_attempt(&main, &Outcome::Failed { failure, partial: None });
+                let outcome = Outcome::Failed { failure, partial: None };
+                self.post(Decision::EndAttempt(main, outcome));
             }
-            _ => self.attempt_failed(place, failure),
+            _ => self.post(Decision::FailAttempt(place, failure)),
         }
     }
 
-    /// Derives the open data of one task.
-    fn take_up(&mut self, place: usize) {
+    fn take_up(&mut self, first: usize) {
+        (first..self.facts.settings.plan.tasks().len()).for_each(|place| self.take_up_task(place));
+    }
+
+    /// Derives what no record holds of one task.
+    fn take_up_task(&mut self, place: usize) {
         let Some(status) = self.facts.status(place) else { return };
         match (status.state, status.retry_ms) {
             (TaskState::Waiting, Some(until)) => {
@@ -113,8 +123,8 @@ impl RunMachine {
                 let at = self.facts.now.since + Duration::from_millis(pause);
                 self.facts.timers.set(at, Timer::Retry(place));
             }
-            (TaskState::Running, _) if status.agent.is_some() => self.hold_locks(place),
-            (state, _) if state.is_end() => self.note_value(place),
+            (TaskState::Running, _) if status.agent.is_some() => self.facts.hold_locks(place),
+            (state, _) if state.is_end() => self.facts.note_value(place),
             _ => {}
         }
     }
@@ -135,7 +145,7 @@ impl RunMachine {
             let owner = self.facts.owner(place, rank);
             self.facts.slots.had(rank, owner, place);
             if rank == Rank::Main {
-                self.had_locks(place);
+                self.facts.had_locks(place);
             }
         }
     }
@@ -146,7 +156,7 @@ impl RunMachine {
         let failed = self.facts.stopping_failure().filter(|_| cancels);
         if let Some(task) = failed {
             let reason = format!("task `{task}` failed");
-            self.stop_everything(super::facts::Stop::Cancelled(reason));
+            self.post(Decision::Stop(super::facts::Stop::Cancelled(reason)));
         }
     }
 
@@ -168,13 +178,14 @@ impl RunMachine {
             }
             let waits = self.facts.left.get(&id).is_some_and(|left| left.waits);
             if orphaned {
-                self.end_agent(&id, Outcome::Cancelled { reason: PARENT_ENDED.to_owned() });
+                let outcome = Outcome::Cancelled { reason: PARENT_ENDED.to_owned() };
+                self.post(Decision::EndAgent(id, outcome));
             } else if waits || self.facts.has_open_question(&id) {
                 // The agent takes a slot when its children have ended or a person has answered.
                 self.facts.slots.release(&id);
-                self.fold(&id);
+                self.post(Decision::Fold(id));
             } else if self.facts.slots.holds(&id) {
-                self.fold(&id);
+                self.post(Decision::Fold(id));
             } else {
                 let rank = self.facts.rank(&id);
                 self.facts.slots.return_to(id, rank);
@@ -182,9 +193,13 @@ impl RunMachine {
         }
     }
 
-    /// Ends the agents of a task that wait to be resumed, with this reason.
-    pub(super) fn dismiss_left_of(&mut self, task: &Name, reason: &str) {
-        let left = self.facts.left_of(task);
+    /// Ends the agents of a task and of its instances that wait to be resumed, with this reason. The task is decided again
+    /// when all its agents have ended.
+    pub(super) fn dismiss_left_of(&mut self, place: usize, reason: &str) {
+        let instances = self.facts.status(place).map(|status| status.instances.clone());
+        let instances = instances.unwrap_or_default();
+        let names = instances.iter().map(|(name, _)| name).chain([self.facts.name(place)]);
+        let left = names.flat_map(|name| self.facts.left_of(name)).collect();
         self.dismiss(left, reason);
     }
 
@@ -211,6 +226,6 @@ impl RunMachine {
                 idle.push(id);
             }
         }
-        self.end_idle(idle);
+        self.post(Decision::EndIdle(idle));
     }
 }

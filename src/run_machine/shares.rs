@@ -9,7 +9,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::RunMachine;
 use super::facts::Facts;
 use crate::id::{AgentId, Name};
 
@@ -137,41 +136,37 @@ impl Facts {
         };
         self.spec(place).agents().any(has_others)
     }
-}
 
-impl RunMachine {
     /// Adds the tasks of the plan from `first` on to those that use a share.
     pub(super) fn share_children(&mut self, first: usize) {
-        let plan = &self.facts.settings.plan;
-        for proposed in self.facts.state.proposed_plans().iter().filter(|proposed| proposed.unasked)
-        {
-            let by =
-                self.facts.state.agents().get(&proposed.by).and_then(|by| plan.place(&by.task));
-            let Some(by) = by.map(|by| self.facts.whole(by)) else { continue };
+        let plan = &self.settings.plan;
+        for proposed in self.state.proposed_plans().iter().filter(|proposed| proposed.unasked) {
+            let by = self.state.agents().get(&proposed.by).and_then(|by| plan.place(&by.task));
+            let Some(by) = by.map(|by| self.whole(by)) else { continue };
             let tasks = proposed.tasks.iter().filter_map(|task| plan.place(&task.name));
             for task in tasks.filter(|task| *task >= first) {
-                self.facts.shares.lend(task, by);
+                self.shares.lend(task, by);
             }
         }
         let places = (first..plan.tasks().len()).filter(|place| plan.member(*place).is_none());
         let uses = |place: &usize| {
-            let is_lent = self.facts.shares.lent.contains_key(place);
-            (is_lent || self.facts.may_delegate(*place)) && !self.facts.task_state(*place).is_end()
+            let is_lent = self.shares.lent.contains_key(place);
+            (is_lent || self.may_delegate(*place)) && !self.task_state(*place).is_end()
         };
         let tasks: Vec<_> = places.filter(uses).collect();
-        self.facts.shares.add(tasks);
+        self.shares.add(tasks);
     }
 
     /// Counts the children that the run has from before.
     pub(super) fn count_earlier_children(&mut self) {
-        for agent in self.facts.state.agents().values() {
-            let count = match (agent.is_delegated(), self.facts.state.is_unasked(&agent.task)) {
+        for agent in self.state.agents().values() {
+            let count = match (agent.is_delegated(), self.state.is_unasked(&agent.task)) {
                 (true, false) => 1,
                 (_, true) => agent.round as usize,
                 (false, false) => continue,
             };
-            if let Some(place) = self.facts.settings.plan.place(&agent.task) {
-                self.facts.shares.count(self.facts.whole(place), count);
+            if let Some(place) = self.settings.plan.place(&agent.task) {
+                self.shares.count(self.whole(place), count);
             }
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::decision::Decision;
 use super::facts::{Facts, Stop};
 use super::{CancelTarget, RunMachine};
 use crate::event::Event;
@@ -83,31 +84,14 @@ impl Facts {
     fn stopped_since(&self) -> u64 {
         self.state.stopped_since(self.settings.limits.fail_fast).unwrap_or(u64::MAX)
     }
-}
-
-impl RunMachine {
-    /// Handles the failure of a task of the configuration.
-    pub(super) fn task_failed(&mut self, place: usize) {
-        let is_member = self.facts.settings.plan.member(place).is_some();
-        if is_member || self.facts.stopping_failure().is_none() {
-            return;
-        }
-        if self.facts.settings.limits.cancel_running {
-            let reason = format!("task `{}` failed", self.facts.name(place));
-            self.stop_everything(Stop::Cancelled(reason));
-        } else if self.facts.spared.is_none() {
-            self.spare();
-            self.facts.agenda.touch_all();
-        }
-    }
 
     /// Finds the tasks that may start although a failure keeps the others from it, by what was open
     /// when it was recorded. So a resumed run finds the same.
     pub(super) fn spare(&mut self) {
-        let plan = &self.facts.settings.plan;
-        let failed = self.facts.stopped_since();
+        let plan = &self.settings.plan;
+        let failed = self.stopped_since();
         let is_open = |place: &usize| {
-            let status = self.facts.state.task(&plan.tasks()[*place].name);
+            let status = self.state.task(&plan.tasks()[*place].name);
             let was_open = |status: &TaskStatus| {
                 let is_open = status.standing() == Standing::Open || status.ended_seq > failed;
                 is_open && status.added_seq < failed
@@ -138,14 +122,14 @@ impl RunMachine {
             }
         }
         spared.extend(needed);
-        self.facts.spared = Some(spared);
+        self.spared = Some(spared);
     }
 
     /// Does the same as the last process when this task was added to the plan, if that was after the
     /// failure.
     pub(super) fn spare_added_before(&mut self, place: usize) {
-        let added = self.facts.status(place).map_or(0, |status| status.added_seq);
-        if added > self.facts.stopped_since() {
+        let added = self.status(place).map_or(0, |status| status.added_seq);
+        if added > self.stopped_since() {
             self.spare_added(place);
         }
     }
@@ -153,11 +137,28 @@ impl RunMachine {
     /// Adds a task that was added to the plan to those that may start after a failure, if it follows
     /// from one of them or accepts failures.
     pub(super) fn spare_added(&mut self, place: usize) {
-        let Some(spared) = &mut self.facts.spared else { return };
-        let before = self.facts.settings.plan.dependencies(place);
-        let accepts = self.facts.settings.plan.tasks()[place].effective_join().accepts_failure();
+        let Some(spared) = &mut self.spared else { return };
+        let before = self.settings.plan.dependencies(place);
+        let accepts = self.settings.plan.tasks()[place].effective_join().accepts_failure();
         if before.iter().any(|at| spared.contains(at)) || accepts && !before.is_empty() {
             spared.insert(place);
+        }
+    }
+}
+
+impl RunMachine {
+    /// Handles the failure of a task of the configuration.
+    pub(super) fn task_failed(&mut self, place: usize) {
+        let is_member = self.facts.settings.plan.member(place).is_some();
+        if is_member || self.facts.stopping_failure().is_none() {
+            return;
+        }
+        if self.facts.settings.limits.cancel_running {
+            let reason = format!("task `{}` failed", self.facts.name(place));
+            self.stop_everything(Stop::Cancelled(reason));
+        } else if self.facts.spared.is_none() {
+            self.facts.spare();
+            self.facts.agenda.touch_all();
         }
     }
 
@@ -167,7 +168,7 @@ impl RunMachine {
             // Only hooks are left, which may not change the result.
             CancelTarget::Run if self.facts.state.open_tasks() == 0 => true,
             CancelTarget::Run => {
-                self.end_hook();
+                self.post(Decision::EndHook);
                 // Whoever cancels a second time does not want to wait for what always runs.
                 self.facts.is_cleanup_stopped |= self.facts.stopped.is_some();
                 self.stop_everything(Stop::Cancelled(reason.to_owned()));
@@ -189,7 +190,8 @@ impl RunMachine {
                 if !self.facts.state.agents().contains_key(agent) {
                     return false;
                 }
-                self.end_attempt(agent, &Outcome::Cancelled { reason: reason.to_owned() });
+                let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+                self.post(Decision::EndAttempt(agent.clone(), outcome));
                 true
             }
         }
@@ -202,7 +204,8 @@ impl RunMachine {
         self.facts.agenda.touch(place);
         let agent = self.facts.status(place).and_then(|status| status.agent.clone());
         if let Some(agent) = agent {
-            self.end_attempt(&agent, &Outcome::Cancelled { reason: reason.to_owned() });
+            let outcome = Outcome::Cancelled { reason: reason.to_owned() };
+            self.post(Decision::EndAttempt(agent, outcome));
         }
     }
 
@@ -217,11 +220,11 @@ impl RunMachine {
         let mut mains: Vec<_> = mains.cloned().collect();
         mains.sort();
         for agent in mains {
-            self.end_agent(&agent, stop.outcome());
+            self.post(Decision::EndAgent(agent, stop.outcome()));
         }
         for place in 0..self.facts.settings.plan.tasks().len() {
             if self.facts.cleans_up(place) {
-                self.start_task_limit(place);
+                self.post(Decision::LimitTask(place));
             }
         }
         self.facts.agenda.touch_all();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::decision::Decision;
 use super::evaluation::Wanted;
 use super::facts::Facts;
 use super::scope;
@@ -65,6 +66,21 @@ enum Unstarted {
 }
 
 impl Facts {
+    /// Returns true if a task still has agents.
+    pub(super) fn has_agents(&self, place: usize) -> bool {
+        self.status(place).is_some_and(|status| status.open_agents > 0)
+    }
+
+    /// Takes the next work that gets a slot.
+    pub(super) fn next_for_slot(&mut self) -> Option<Next<super::facts::Child>> {
+        let next = self.slots.next_return();
+        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
+        if next.is_some() || self.is_disk_full || self.holds_starts() {
+            return next;
+        }
+        self.slots.next_start()
+    }
+
     /// Returns the owner of the task at `place`, or of the children of its agents.
     pub(super) fn owner(&self, place: usize, rank: Rank) -> Owner {
         match (self.settings.plan.member(place), rank) {
@@ -105,6 +121,54 @@ impl Facts {
     pub(super) fn status(&self, place: usize) -> Option<&TaskStatus> {
         self.state.task(self.name(place))
     }
+
+    /// Asks for a slot for a task that could start and has its locks.
+    fn want_slot(&mut self, place: usize) {
+        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
+        self.slots.want_task(owner, precedence);
+    }
+
+    /// Gives a slot to the agent of a task. The turn counts once, when the slot is taken.
+    fn take_slot(&mut self, place: usize, agent: AgentId) {
+        match self.preparing.remove(&place) {
+            Some(before) => self.slots.hand_over(&before, agent),
+            None => {
+                let owner = self.owner(place, Rank::Main);
+                self.slots.begin(agent, Rank::Main, owner, place);
+            }
+        }
+    }
+
+    /// Stores the value of an ended task for templates.
+    pub(super) fn note_value(&mut self, place: usize) {
+        let name = self.name(place).clone();
+        // The output of a completed task was stored when it was checked.
+        let known = self.values.remove(name.as_str());
+        let known = known.unwrap_or_else(|| {
+            // The instances of a fan-out that did not complete have their ends nevertheless.
+            let ends = self.agenda.is_awaited(place).then(|| self.ends_of_instances(place));
+            scope::value_of(self.spec(place), ends.flatten().unwrap_or_default())
+        });
+        if let Some(status) = self.state.task(&name) {
+            let results = self.settings.plan.is_read_as_file(place);
+            let results = results.then_some(self.settings.results.as_path());
+            let value = scope::ended(status, &known, self.state.partial(status), results);
+            for (instance, _) in &status.instances {
+                self.values.remove(instance.as_str());
+            }
+            self.values.insert(name.to_string(), value);
+        }
+        self.drop_unused_value(place);
+    }
+
+    /// Drops the value of a task that no later task may name: outputs can be large.
+    fn drop_unused_value(&mut self, place: usize) {
+        let may_be_named = self.settings.grows && self.settings.plan.member(place).is_none();
+        if !self.agenda.is_awaited(place) && !may_be_named {
+            let name = self.name(place).clone();
+            self.values.remove(name.as_str());
+        }
+    }
 }
 
 impl RunMachine {
@@ -113,9 +177,9 @@ impl RunMachine {
         match self.facts.task_state(place) {
             TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
             TaskState::Running if self.facts.spec(place).fan_out.is_some() => {
-                return self.settle_fan_out(place);
+                return self.post(Decision::SettleFanOut(place));
             }
-            TaskState::Running => return self.settle_when_quiet(place),
+            TaskState::Running => return self.post(Decision::SettleAttempt(place)),
             TaskState::Completed
             | TaskState::Failed
             | TaskState::Skipped
@@ -128,20 +192,24 @@ impl RunMachine {
             match next {
                 Unstarted::Starts if !self.facts.is_prepared(place) => return,
                 Unstarted::Starts if !holds => return self.start_task(place),
-                _ => self.give_back(place),
+                _ => self.facts.give_back(place),
             }
         }
         match next {
             Unstarted::Starts if self.facts.spec(place).fan_out.is_some() => {
-                self.start_fan_out(place)
+                self.post(Decision::FanOut(place));
             }
-            Unstarted::Starts if self.facts.is_approval(place) => self.decide_approval(place),
-            Unstarted::Starts if self.facts.is_graph(place) => self.complete_graph(place),
-            Unstarted::Starts if self.claim_locks(place) => self.want_slot(place),
+            Unstarted::Starts if self.facts.is_approval(place) => {
+                self.post(Decision::Approve(place));
+            }
+            Unstarted::Starts if self.facts.is_graph(place) => {
+                self.post(Decision::CompleteGraph(place))
+            }
+            Unstarted::Starts if self.facts.claim_locks(place) => self.facts.want_slot(place),
             Unstarted::Starts => self.facts.slots.forget_task(place),
             Unstarted::Waits => {
                 self.facts.slots.forget_task(place);
-                self.release_locks(place);
+                self.facts.release_locks(place);
             }
             Unstarted::Becomes(event) => {
                 self.facts.slots.forget_task(place);
@@ -152,13 +220,6 @@ impl RunMachine {
                 }
             }
         }
-    }
-
-    /// Asks for a slot for a task that could start and has its locks.
-    fn want_slot(&mut self, place: usize) {
-        let (owner, precedence) =
-            (self.facts.owner(place, Rank::Main), self.facts.precedence(place));
-        self.facts.slots.want_task(owner, precedence);
     }
 
     fn unstarted(&mut self, place: usize) -> Unstarted {
@@ -197,7 +258,7 @@ impl RunMachine {
             Readiness::Skip => Some(self.facts.skipped(place)),
             Readiness::Ready => match self.facts.spec(place).when.clone() {
                 None => Some(TaskReady {}.into()),
-                Some(when) => match self.truth(place, Wanted::When)? {
+                Some(when) => match self.facts.truth(place, Wanted::When)? {
                     Ok(true) => Some(TaskReady {}.into()),
                     Ok(false) => {
                         let reason = format!("`when` is false: {when}");
@@ -218,42 +279,10 @@ impl RunMachine {
             Event::TaskFailed(failed) => failed.failure.message.clone(),
             _ => SUPERSEDED.to_owned(),
         };
-        // Both are asked: agents of an attempt and of instances may wait to be resumed.
-        let has_agents = self.wait_for_agents(place, &reason);
-        if !self.wait_for_instances(place, &reason) && !has_agents {
-            self.record_task(place, event);
+        if self.facts.has_agents(place) || self.facts.has_agents_of_instances(place) {
+            return self.post(Decision::Dismiss(place, reason));
         }
-    }
-
-    /// Returns true if a task still has agents, and ends those that wait to be resumed, with this
-    /// reason. The task is decided again when its agents have ended.
-    pub(super) fn wait_for_agents(&mut self, place: usize, reason: &str) -> bool {
-        let has_agents = self.facts.status(place).is_some_and(|status| status.open_agents > 0);
-        if has_agents {
-            let task = self.facts.name(place).clone();
-            self.dismiss_left_of(&task, reason);
-        }
-        has_agents
-    }
-
-    /// Gives free slots to waiting agents and tasks.
-    pub(super) fn fill_slots(&mut self) {
-        while let Some(next) = self.next_for_slot() {
-            match next {
-                Next::Return(agent) => self.slot_granted(agent),
-                Next::Child(child) => self.start_child(child),
-                Next::Task(place) => self.start_task(place),
-            }
-        }
-    }
-
-    fn next_for_slot(&mut self) -> Option<Next<super::facts::Child>> {
-        let next = self.facts.slots.next_return();
-        // On a full disk, or without a quota, begun agents still get their slots back, but nothing new starts.
-        if next.is_some() || self.facts.is_disk_full || self.facts.holds_starts() {
-            return next;
-        }
-        self.facts.slots.next_start()
+        self.record_task(place, event);
     }
 
     /// Begins an attempt of a task that has got a slot, or keeps the slot until its program is rendered.
@@ -261,12 +290,12 @@ impl RunMachine {
         let Some(beginning) = self.beginning(place) else {
             let attempt = self.facts.status(place).map_or(0, |status| status.attempt) + 1;
             let agent = AgentId::main(self.facts.name(place), attempt);
-            self.take_slot(place, agent.clone());
+            self.facts.take_slot(place, agent.clone());
             self.facts.preparing.insert(place, agent);
             return;
         };
         if !matches!(beginning, Beginning::Starts { .. } | Beginning::GoesOn(..)) {
-            self.give_back(place);
+            self.facts.give_back(place);
         }
         match beginning {
             Beginning::Fails(failure) => {
@@ -274,37 +303,30 @@ impl RunMachine {
                 let failed = self.facts.failed(place, attempt, failure);
                 self.end_unstarted(place, failed);
             }
-            Beginning::Reuses { key, output } => {
-                if !self.wait_for_agents(place, REUSED) {
-                    self.check_output(place, Made::Whole(output), Some(key));
+            Beginning::Reuses { key, output } => match self.facts.has_agents(place) {
+                true => self.post(Decision::Dismiss(place, REUSED.to_owned())),
+                false => {
+                    self.post(Decision::CheckOutput(place, Made::Whole(output), Some(key)));
                 }
-            }
+            },
             Beginning::GoesOn(agent, started) => {
-                self.take_slot(place, agent);
+                self.facts.take_slot(place, agent);
                 self.record_task(place, started.into());
             }
             Beginning::Starts { key, program } => {
                 if let Some(failure) = self.facts.bound(place, 1) {
-                    self.give_back(place);
+                    self.facts.give_back(place);
                     let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
                     let failed = self.facts.failed(place, attempt, failure);
                     return self.end_unstarted(place, failed);
                 }
-                match self.wait_for_agents(place, CHANGED) {
-                    true => self.give_back(place),
+                match self.facts.has_agents(place) {
+                    true => {
+                        self.facts.give_back(place);
+                        self.post(Decision::Dismiss(place, CHANGED.to_owned()));
+                    }
                     false => self.start_attempt(place, key, program),
                 }
-            }
-        }
-    }
-
-    /// Gives a slot to the agent of a task. The turn counts once, when the slot is taken.
-    fn take_slot(&mut self, place: usize, agent: AgentId) {
-        match self.facts.preparing.remove(&place) {
-            Some(before) => self.facts.slots.hand_over(&before, agent),
-            None => {
-                let owner = self.facts.owner(place, Rank::Main);
-                self.facts.slots.begin(agent, Rank::Main, owner, place);
             }
         }
     }
@@ -314,9 +336,9 @@ impl RunMachine {
         let attempt = self.facts.status(place).map_or(0, |status| status.attempt) + 1;
         let task = self.facts.name(place).clone();
         let agent = AgentId::main(&task, attempt);
-        self.take_slot(place, agent.clone());
+        self.facts.take_slot(place, agent.clone());
         self.facts.proposed.insert(place);
-        self.count_from_now(place);
+        self.facts.count_from_now(place);
         let started = self.facts.started(place, attempt, &agent, key);
         let schema = self.facts.spec(place).acceptance.schema.as_ref();
         let answer_schema = schema.map(|schema| Json::encode(schema.document()));
@@ -327,11 +349,11 @@ impl RunMachine {
     /// Decides in which way the next attempt of a task begins. Returns `None` if its program must be rendered
     /// first.
     fn beginning(&mut self, place: usize) -> Option<Beginning> {
-        let program = match self.program(place, Wanted::Program)? {
+        let program = match self.facts.program(place, Wanted::Program)? {
             Ok(program) => program,
             Err(failure) => return Some(Beginning::Fails(failure)),
         };
-        let key = self.content(place, &program).key();
+        let key = self.facts.content(place, &program).key();
         if let Some(output) = self.facts.kept_result(place, &key) {
             return Some(Beginning::Reuses { key, output });
         }
@@ -351,10 +373,12 @@ impl RunMachine {
     /// Handles a recorded change of a task.
     pub(super) fn task_changed(&mut self, place: usize, event: &Event) {
         match event {
-            Event::TaskStarted(TaskStarted { instances: Some(_), .. }) => self.expand(place),
+            Event::TaskStarted(TaskStarted { instances: Some(_), .. }) => {
+                self.post(Decision::Expand(place));
+            }
             Event::TaskStarted(_) => {
-                self.start_task_limit(place);
-                self.resume_agents_of(place);
+                self.post(Decision::LimitTask(place));
+                self.post(Decision::ResumeAgentsOf(place));
             }
             Event::TaskRetrying(retrying) if retrying.on_resume => {
                 self.facts.waiting_for_resume.insert(place);
@@ -363,7 +387,7 @@ impl RunMachine {
                 let pause = Duration::from_millis(retrying.pause_ms);
                 self.facts.timers.set(self.facts.now.since + pause, Timer::Retry(place));
             }
-            Event::TaskFailed(_) => self.task_failed(place),
+            Event::TaskFailed(_) => self.post(Decision::HeedFailure(place)),
             _ => {}
         }
         let Some(status) = self.facts.status(place) else { return };
@@ -373,7 +397,7 @@ impl RunMachine {
             // Released only now: the work that gets the slot must already see that this task
             // failed.
             agent.iter().for_each(|agent| self.facts.slots.release(agent));
-            self.release_locks(place);
+            self.facts.release_locks(place);
             self.facts.judged.remove(&place);
             self.facts.evaluating.remove(&place);
         }
@@ -381,44 +405,11 @@ impl RunMachine {
             self.facts.shares.ended(place);
             self.facts.waiting_for_resume.remove(&place);
             self.facts.timers.cancel(&Timer::Retry(place));
-            self.note_value(place);
+            self.facts.note_value(place);
             self.facts.items.remove(&place);
             for dependency in self.facts.settings.plan.dependencies(place).to_vec() {
-                self.drop_unused_value(dependency);
+                self.facts.drop_unused_value(dependency);
             }
-        }
-    }
-
-    /// Stores the value of an ended task for templates.
-    pub(super) fn note_value(&mut self, place: usize) {
-        let name = self.facts.name(place).clone();
-        // The output of a completed task was stored when it was checked.
-        let known = self.facts.values.remove(name.as_str());
-        let known = known.unwrap_or_else(|| {
-            // The instances of a fan-out that did not complete have their ends nevertheless.
-            let ends =
-                self.facts.agenda.is_awaited(place).then(|| self.facts.ends_of_instances(place));
-            scope::value_of(self.facts.spec(place), ends.flatten().unwrap_or_default())
-        });
-        if let Some(status) = self.facts.state.task(&name) {
-            let results = self.facts.settings.plan.is_read_as_file(place);
-            let results = results.then_some(self.facts.settings.results.as_path());
-            let value = scope::ended(status, &known, self.facts.state.partial(status), results);
-            for (instance, _) in &status.instances {
-                self.facts.values.remove(instance.as_str());
-            }
-            self.facts.values.insert(name.to_string(), value);
-        }
-        self.drop_unused_value(place);
-    }
-
-    /// Drops the value of a task that no later task may name: outputs can be large.
-    fn drop_unused_value(&mut self, place: usize) {
-        let may_be_named =
-            self.facts.settings.grows && self.facts.settings.plan.member(place).is_none();
-        if !self.facts.agenda.is_awaited(place) && !may_be_named {
-            let name = self.facts.name(place).clone();
-            self.facts.values.remove(name.as_str());
         }
     }
 }

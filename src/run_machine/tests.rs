@@ -534,7 +534,7 @@ fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     let spec = world.settings.plan.task(task).expect("a task of the plan");
     // What always runs goes on after the run has used up its time.
     let of_run = world.settings.limits.timeout.filter(|_| !spec.always);
-    let ends = spec.timeout.or(of_run).or(world.machine.limit_of(id)).is_some();
+    let ends = spec.timeout.or(of_run).or(world.machine.facts.limit_of(id)).is_some();
     let is_check = world.state.agents()[id].check.is_some();
     let mut steps = Vec::new();
     for _ in 0..rng.usize(..3) {

@@ -5,7 +5,6 @@
 //! a child of the run for `limits.max_descendants`. None of them makes more calls of its model than a
 //! child would.
 
-use super::RunMachine;
 use super::facts::Facts;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
@@ -56,24 +55,22 @@ impl Facts {
         );
         Some(Failure::new(FailureKind::LimitReached, message))
     }
-}
 
-impl RunMachine {
     /// Counts an agent of a task, or a further round of it, until its record is durable.
     pub(super) fn count_from_now(&mut self, place: usize) {
-        if self.facts.state.is_unasked(self.facts.name(place)) {
-            self.facts.counted += 1;
-            self.facts.shares.count(self.facts.whole(place), 1);
+        if self.state.is_unasked(self.name(place)) {
+            self.counted += 1;
+            self.shares.count(self.whole(place), 1);
         }
     }
 
     /// Notes that an agent is counted by its record.
     pub(super) fn is_counted(&mut self, agent: &AgentId) {
-        let Some(status) = self.facts.state.agents().get(agent) else { return };
+        let Some(status) = self.state.agents().get(agent) else { return };
         // A child is counted by its call, but each further round of it is not.
         let by_call = status.is_delegated() && status.round == 1;
-        if !by_call && self.facts.state.is_unasked(&status.task) {
-            self.facts.counted = self.facts.counted.saturating_sub(1);
+        if !by_call && self.state.is_unasked(&status.task) {
+            self.counted = self.counted.saturating_sub(1);
         }
     }
 }

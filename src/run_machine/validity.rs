@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use super::RunMachine;
 use super::facts::Facts;
 use super::fan_out::{reads, tasks_read_by};
 use crate::id::Name;
@@ -110,15 +109,13 @@ impl Facts {
         let task = self.settings.plan.task(name);
         task.is_some_and(|task: &TaskSpec| matches!(task.work, Work::Approval(_)))
     }
-}
 
-impl RunMachine {
     /// Returns the content that the result of a task is made from at this moment.
     pub(super) fn content<'a>(&'a self, place: usize, program: &'a Program) -> Content<'a> {
-        let agent = |name: &Name| self.facts.settings.agents.get(name).map(|spec| &**spec);
-        let model = |name: &Name| self.facts.settings.models.get(name);
-        Content::of(program, self.facts.spec(place), &self.facts.settings.env, agent, model)
-            .after(self.facts.waited_for(place))
+        let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
+        let model = |name: &Name| self.settings.models.get(name);
+        Content::of(program, self.spec(place), &self.settings.env, agent, model)
+            .after(self.waited_for(place))
     }
 }
 

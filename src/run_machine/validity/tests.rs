@@ -579,7 +579,7 @@ fn a_pause_is_no_longer_than_it_was_when_the_clock_has_gone_back() {
     }
     let pause = world.state.task(&name("bad")).and_then(|task| task.pause_ms).expect("a pause");
     let day = 86_400_000;
-    let mut machine = super::RunMachine::new(world.settings.clone(), world.start_of());
+    let mut machine = crate::run_machine::RunMachine::new(world.settings.clone(), world.start_of());
     machine.begin(Now { wall_ms: world.now().wall_ms - day, ..Now::default() });
     let wake = machine.next_wake().expect("a pause");
     assert!(wake.as_millis() <= u128::from(pause), "{wake:?} instead of {pause} ms");
