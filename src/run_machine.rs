@@ -7,6 +7,8 @@
 //! - [`forecast`]: the same decisions, with simulated actions;
 //! - [`evaluation`]: the templates that are evaluated outside of a machine, and their results;
 //! - [`scope`]: values and templates of tasks;
+//! - `facts`: what is known of a run, which each rule reads; `start`: what it begins with;
+//! - `decision`: what the rules decide, and which rule carries it out: none calls another;
 //! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
 //! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
 //! - `validity`: whether a result from before still holds;
@@ -22,7 +24,7 @@
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
 //! - `shares`: how many children each task may have;
-//! - `agenda`, `slots`, `locks`, `turns`, `asking`, `timers`, `open`: the data for these decisions.
+//! - `agenda`, `slots`, `locks`, `turns`, `asking`, `timers`: the data for these decisions.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its
 //! dependants, the end of an agent to its parent and children. Only an event that stops the whole

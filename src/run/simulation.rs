@@ -253,13 +253,19 @@ fn results(records: &[SharedRecord]) -> BTreeMap<CallKey, ToolStatus> {
     results
 }
 
-/// The agents to whom an unknown effect is told.
+/// Part of the result of a call that was not made again because its processes had died of it.
+const NOT_AGAIN: &str = "while this call was under way";
+
+/// The agents who read what an undisturbed run does not tell: that an effect is unknown, or that a call was not made again
+/// because its processes had died of it.
 fn uncertain(records: &[SharedRecord]) -> BTreeSet<&AgentId> {
-    let unknown = records.iter().filter(|record| match &record.event {
-        Event::ToolFinished(finished) => finished.status == ToolStatus::Unknown,
+    let unlike = records.iter().filter(|record| match &record.event {
+        Event::ToolFinished(finished) => {
+            finished.status == ToolStatus::Unknown || finished.block.as_str().contains(NOT_AGAIN)
+        }
         _ => false,
     });
-    unknown.filter_map(|record| record.agent.as_ref()).collect()
+    unlike.filter_map(|record| record.agent.as_ref()).collect()
 }
 
 /// What each agent's model said, by agent and turn, what was edited in between, and how the tasks ended.
