@@ -45,6 +45,7 @@ mod scripts;
 mod shape;
 mod size;
 mod sources;
+mod state;
 mod tasks;
 mod templates;
 mod tools;
@@ -76,6 +77,7 @@ pub(crate) use self::reference::diagnostic_codes;
 pub use self::reference::reference;
 
 pub use self::sources::{Missing, Outside, ProposedPlan, Sources};
+pub use self::state::{records_outside, state_dir};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
 
@@ -266,33 +268,6 @@ fn load_as(text: &str, form: Form, sources: &Sources) -> Result<Config, Diagnost
         }
         _ => Err(Diagnostics(warnings)),
     }
-}
-
-/// Returns the directory in which run directories are made. For commands that only look at runs:
-/// the configuration need not be valid, and the file need not exist.
-#[must_use]
-pub fn state_dir(sources: &Sources) -> PathBuf {
-    with_settings(sources, |raw, root| layers::state_dir(raw, root, sources))
-}
-
-/// Returns that directory if the file chose it and it lies outside the file's own folder: the records there may
-/// be those of another project. It need not exist.
-#[must_use]
-pub fn records_outside(sources: &Sources) -> Option<PathBuf> {
-    with_settings(sources, |raw, root| {
-        let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        concern::records_outside(raw, &root, sources).map(|(_, path)| path)
-    })
-}
-
-/// Reads the settings of a file that need not be valid or exist.
-fn with_settings<T>(sources: &Sources, read: impl FnOnce(&Settings, &Path) -> T) -> T {
-    let text = named(sources, files::text_of(&sources.file).unwrap_or_default());
-    let (mut places, ignored) = (Places::default(), Problems::default());
-    let tree = places.parse(&text).unwrap_or_default();
-    let header = Header::read_keys(&tree, &places);
-    let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
-    read(&Settings::read_keys(&merged, &places), &root(&sources.file))
 }
 
 /// Returns the names in a table of the configuration file, such as `tasks`; none if the file cannot

@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::Facts;
-use super::fan_out::Items;
+use super::items::Items;
 use super::scope::{self, Inputs, Item, Scope};
 
 use crate::failure::{Failure, FailureKind};
@@ -46,10 +45,10 @@ pub(crate) enum Wanted {
 /// An evaluation that was asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Evaluating {
-    number: u64,
-    wanted: Wanted,
+    pub(super) number: u64,
+    pub(super) wanted: Wanted,
     /// The result, until a decision uses it.
-    result: Option<Result<Evaluated, Failure>>,
+    pub(super) result: Option<Result<Evaluated, Failure>>,
 }
 
 /// The result of an evaluation.
@@ -74,18 +73,18 @@ pub struct Evaluation {
     pub(crate) task: Name,
     /// The number by which the machine knows it.
     pub(crate) number: u64,
-    wanted: Wanted,
-    spec: TaskSpec,
-    run: RunId,
-    workflow: String,
-    inputs: Inputs,
-    ended: BTreeMap<String, Known>,
-    item: Option<Item>,
+    pub(super) wanted: Wanted,
+    pub(super) spec: TaskSpec,
+    pub(super) run: RunId,
+    pub(super) workflow: String,
+    pub(super) inputs: Inputs,
+    pub(super) ended: BTreeMap<String, Known>,
+    pub(super) item: Option<Item>,
     /// The answer that is judged.
-    answer: Option<Known>,
-    most_instances: usize,
+    pub(super) answer: Option<Known>,
+    pub(super) most_instances: usize,
     /// The number of the last record that it saw.
-    seen: u64,
+    pub(super) seen: u64,
 }
 
 impl Evaluation {
@@ -144,7 +143,7 @@ impl Evaluation {
     }
 
     /// Returns true if there is nothing to evaluate: a program without templates.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         let spec = &self.spec;
         let prompt = match &spec.work {
             Work::Agent { prompt, .. } => Some(prompt),
@@ -199,144 +198,4 @@ impl Evaluation {
 /// Returns the failure of a task whose evaluation gave the result of another one, which is a bug.
 pub(crate) fn mixed_up() -> Failure {
     Failure::new(FailureKind::Internal, "an evaluation gave the result of another one")
-}
-
-impl Facts {
-    /// Returns true if the program of a task that holds its slot is there.
-    pub(super) fn is_prepared(&self, place: usize) -> bool {
-        self.preparing.contains_key(&place)
-            && self.evaluating.get(&place).is_none_or(|asked| asked.result.is_some())
-    }
-
-    /// Returns the result of an evaluation for a task; without one it is asked for, and the task is decided
-    /// again when it is there. A result is given once.
-    pub(super) fn evaluation(
-        &mut self,
-        place: usize,
-        wanted: Wanted,
-    ) -> Option<Result<Evaluated, Failure>> {
-        if let Some(asked) = self.evaluating.remove(&place)
-            && asked.wanted == wanted
-        {
-            if asked.result.is_none() {
-                self.evaluating.insert(place, asked);
-                return None;
-            }
-            return asked.result;
-        }
-        let evaluation = self.snapshot(place, wanted);
-        if evaluation.is_plain() {
-            return Some(evaluation.evaluate());
-        }
-        let asked = Evaluating { number: evaluation.number, wanted, result: None };
-        self.evaluating.insert(place, asked);
-        self.wanted.push(evaluation);
-        None
-    }
-
-    /// Returns an evaluation with what is known at this moment.
-    pub(super) fn snapshot(&mut self, place: usize, wanted: Wanted) -> Evaluation {
-        self.evaluations += 1;
-        let spec = self.spec(place);
-        let known = spec.depends_on.iter().filter_map(|name| {
-            let _ended = self.state.task(name).filter(|status| status.state.is_end())?;
-            Some((name.to_string(), self.values.get(name.as_str())?.clone()))
-        });
-        Evaluation {
-            task: self.name(place).clone(),
-            number: self.evaluations,
-            wanted,
-            spec: spec.clone(),
-            run: self.settings.run,
-            workflow: self.settings.workflow.clone(),
-            inputs: self.inputs.clone(),
-            ended: known.collect(),
-            item: self.item(place),
-            answer: self.judged.get(&place).map(|judged| judged.value.clone()),
-            most_instances: self.settings.limits.max_instances,
-            seen: self.state.last_seq(),
-        }
-    }
-
-    /// Returns the truth of an expression, in the same way.
-    pub(super) fn truth(&mut self, place: usize, wanted: Wanted) -> Option<Result<bool, Failure>> {
-        self.evaluated_as(place, wanted, |evaluated| match evaluated {
-            Evaluated::Truth(truth) => Some(truth),
-            _ => None,
-        })
-    }
-
-    /// Returns a program, in the same way.
-    pub(super) fn program(
-        &mut self,
-        place: usize,
-        wanted: Wanted,
-    ) -> Option<Result<Program, Failure>> {
-        self.evaluated_as(place, wanted, |evaluated| match evaluated {
-            Evaluated::Program(program) => Some(program),
-            _ => None,
-        })
-    }
-
-    /// Returns the question of an approval, in the same way.
-    pub(super) fn question(
-        &mut self,
-        place: usize,
-    ) -> Option<Result<(String, Vec<Shown>), Failure>> {
-        self.evaluated_as(place, Wanted::Question, |evaluated| match evaluated {
-            Evaluated::Question(message, shown) => Some((message, shown)),
-            _ => None,
-        })
-    }
-
-    /// Returns the items of a fan-out, in the same way.
-    pub(super) fn items(&mut self, place: usize) -> Option<Result<Items, Failure>> {
-        self.evaluated_as(place, Wanted::Items, |evaluated| match evaluated {
-            Evaluated::Items(items) => Some(items),
-            _ => None,
-        })
-    }
-
-    fn evaluated_as<T>(
-        &mut self,
-        place: usize,
-        wanted: Wanted,
-        of: impl FnOnce(Evaluated) -> Option<T>,
-    ) -> Option<Result<T, Failure>> {
-        let result = self.evaluation(place, wanted)?;
-        Some(result.and_then(|evaluated| of(evaluated).ok_or_else(mixed_up)))
-    }
-
-    /// Takes the result of an evaluation, if it is still wanted.
-    pub(super) fn take_evaluation(
-        &mut self,
-        task: &Name,
-        number: u64,
-        result: Result<Evaluated, Failure>,
-    ) {
-        let Some(place) = self.settings.plan.place(task) else { return };
-        if let Some(asked) = self.evaluating.get_mut(&place)
-            && asked.number == number
-        {
-            asked.result = Some(result);
-            self.agenda.touch(place);
-        }
-    }
-
-    /// Forgets a result that the decision about a task did not use: the next one may need another.
-    pub(super) fn forget_result(&mut self, place: usize) {
-        if !self.preparing.contains_key(&place)
-            && self.evaluating.get(&place).is_some_and(|asked| asked.result.is_some())
-        {
-            self.evaluating.remove(&place);
-        }
-    }
-
-    /// Takes back the slot that a task holds for an attempt that does not begin.
-    pub(super) fn give_back(&mut self, place: usize) {
-        if let Some(agent) = self.preparing.remove(&place) {
-            self.evaluating.remove(&place);
-            self.slots.release(&agent);
-        }
-    }
 }

@@ -13,13 +13,13 @@ use super::action::Delegation;
 use super::agenda::Agenda;
 use super::asking::Asking;
 use super::evaluation::{Evaluating, Evaluation};
-use super::fan_out::Items;
+use super::items::Items;
 use super::locks::Locks;
 use super::scope::Inputs;
 use super::shares::Shares;
 use super::slots::Slots;
+use super::start::{Left, Now, Settings};
 use super::timers::Timers;
-use super::{Now, Settings};
 use crate::event::PauseCause;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
@@ -28,15 +28,6 @@ use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, TaskSpec};
 use crate::template::Known;
 use crate::turn::Outcome;
-
-/// An agent that had not ended when the last process stopped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
-    /// Number of its first record.
-    pub first: u64,
-    /// True if it waits for child agents.
-    pub waits: bool,
-}
 
 /// The stage of an agent that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::facts::Facts;
-use super::slots::Rank;
 use super::turns::{Owner, Precedence, Turns};
 use crate::id::Name;
 
@@ -70,7 +68,7 @@ pub(super) struct Locks {
 impl Locks {
     /// Claims these locks for a task, unless it has claimed them before. Returns true if it has all of
     /// them.
-    fn claim(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) -> bool {
+    pub(super) fn claim(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) -> bool {
         if locks.is_empty() {
             return true;
         }
@@ -105,7 +103,7 @@ impl Locks {
 
     /// Gives the locks that are free to those who are next, and returns the tasks that have all of
     /// theirs because of that.
-    fn grant(&mut self) -> Vec<usize> {
+    pub(super) fn grant(&mut self) -> Vec<usize> {
         let mut complete = Vec::new();
         // Whoever gets a lock waits for a later one next, so no lock is due twice.
         while let Some(lock) = self.due.pop_first() {
@@ -128,7 +126,7 @@ impl Locks {
     }
 
     /// Gives a task that is at work already its locks.
-    fn hold(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) {
+    pub(super) fn hold(&mut self, owner: Owner, precedence: Precedence, locks: Vec<Lock>) {
         for lock in &locks {
             self.lines.entry(lock.clone()).or_default().taken += 1;
         }
@@ -137,14 +135,14 @@ impl Locks {
     }
 
     /// Notes that an owner had its turn with these locks before.
-    fn had(&mut self, owner: Owner, locks: Vec<Lock>) {
+    pub(super) fn had(&mut self, owner: Owner, locks: Vec<Lock>) {
         for lock in locks {
             self.lines.entry(lock).or_default().waiting.had(owner);
         }
     }
 
     /// Ends the claim of a task, if it has one.
-    fn release(&mut self, task: usize) {
+    pub(super) fn release(&mut self, task: usize) {
         self.leave_line(task);
         let Some(claim) = self.claims.remove(&task) else { return };
         for lock in claim.locks.into_iter().take(claim.has) {
@@ -153,64 +151,6 @@ impl Locks {
                 self.due.insert(lock);
             }
         }
-    }
-}
-
-impl Facts {
-    /// Returns the locks that the task at `place` needs while an attempt is at work, in their order.
-    fn locks_of(&self, place: usize) -> Vec<Lock> {
-        let named = self.spec(place).locks.iter().cloned().map(Lock::Named);
-        let member = self.settings.plan.member(place);
-        let limit = member.and_then(|member| {
-            let most = self.spec(member.of).fan_out.as_ref()?.max_concurrency?;
-            Some(Lock::FanOut { place: member.of, most })
-        });
-        let mut locks: Vec<_> = named.chain(limit).collect();
-        locks.sort_unstable();
-        locks.dedup();
-        locks
-    }
-
-    /// Returns the precedence of a task among those of its owner.
-    pub(super) fn precedence(&self, place: usize) -> Precedence {
-        let since = self.status(place).map_or(0, |status| status.ready_seq);
-        let needs_several = self.spec(place).locks.len() > 1;
-        Precedence::new(place, self.agenda.path(place), since, needs_several)
-    }
-
-    /// Claims the locks of a task that could start. Returns true if it has all of them.
-    pub(super) fn claim_locks(&mut self, place: usize) -> bool {
-        let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
-        let locks = self.locks_of(place);
-        self.locks.claim(owner, precedence, locks)
-    }
-
-    /// Gives the locks that are free to those who are next. The tasks that have all of theirs want a
-    /// slot now.
-    pub(super) fn grant_locks(&mut self) {
-        for task in self.locks.grant() {
-            self.agenda.touch(task);
-        }
-    }
-
-    /// Gives the task of an attempt that is at work its locks.
-    pub(super) fn hold_locks(&mut self, place: usize) {
-        let locks = self.locks_of(place);
-        if !locks.is_empty() {
-            let (owner, precedence) = (self.owner(place, Rank::Main), self.precedence(place));
-            self.locks.hold(owner, precedence, locks);
-        }
-    }
-
-    /// Notes that a task had its locks before this process.
-    pub(super) fn had_locks(&mut self, place: usize) {
-        let (owner, locks) = (self.owner(place, Rank::Main), self.locks_of(place));
-        self.locks.had(owner, locks);
-    }
-
-    /// Releases the locks of a task whose attempt has ended, or that will not start now.
-    pub(super) fn release_locks(&mut self, place: usize) {
-        self.locks.release(place);
     }
 }
 
@@ -223,7 +163,7 @@ mod tests {
     }
 
     /// A task that came when its number says, of an owner for each ten of them.
-    fn claim(locks: &mut Locks, task: usize, needs: &[&Lock]) {
+    pub(super) fn claim(locks: &mut Locks, task: usize, needs: &[&Lock]) {
         let precedence = Precedence::new(task, 0, task as u64, needs.len() > 1);
         let needs = needs.iter().map(|lock| (*lock).clone()).collect();
         locks.claim(Owner::Task(task / 10), precedence, needs);

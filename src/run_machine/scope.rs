@@ -3,7 +3,7 @@
 //! Pure: a live run and a forecast render the same programs.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -15,6 +15,7 @@ use crate::id::{Name, RunId};
 use crate::output::Text;
 use crate::plan::TaskState;
 use crate::run_state::TaskStatus;
+use crate::spec::acceptance::CheckWork;
 use crate::spec::{Approval, TaskSpec, Work};
 use crate::template::{self, Known, TemplateError, Values};
 use crate::turn::question::{self, Shown};
@@ -307,4 +308,59 @@ pub(crate) fn ended(
 pub(super) fn template_failure(key: &str, error: &TemplateError) -> Failure {
     let message = format!("`{key}`, line {}: {}", error.line, error.message);
     Failure::new(FailureKind::Template, message)
+}
+
+/// Returns the tasks that the templates of a task, or of an instance of it, read.
+pub(super) fn reads(task: &TaskSpec) -> BTreeSet<String> {
+    let mut texts: Vec<&str> = task.env.values().map(String::as_str).collect();
+    let own = [&task.output_file, &task.stdin, &task.cwd, &task.idempotency_key];
+    texts.extend(own.into_iter().filter_map(|text| text.as_deref()));
+    let mut has_expressions = false;
+    match &task.work {
+        Work::Agent { prompt, .. } => texts.push(prompt),
+        Work::Command { .. } | Work::Graph { .. } => {}
+        Work::Approval(approval) => {
+            texts.push(&approval.message);
+            has_expressions = !approval.show.is_empty();
+        }
+    }
+    let rules = &task.acceptance;
+    for check in &rules.checks {
+        match &check.work {
+            CheckWork::Agent { prompt, .. } => texts.push(prompt),
+            CheckWork::Command { env, .. } => texts.extend(env.values().map(String::as_str)),
+        }
+    }
+    let until = rules.repeat.as_ref().map(|repeat| format!("{{{{ {} }}}}", repeat.until));
+    texts.extend(until.as_deref());
+    let all = || task.depends_on.iter().map(ToString::to_string).collect();
+    if has_expressions {
+        return all();
+    }
+    let mut read = tasks_read_by(texts).unwrap_or_else(all);
+    let local = |name: &Name| {
+        let local = task.within.as_ref().and_then(|within| within.local(name));
+        local.unwrap_or(name.as_str()).to_owned()
+    };
+    read.extend(task.context.iter().map(local));
+    read
+}
+
+/// Returns the tasks whose values these templates read, or `None` if that cannot be told.
+pub(super) fn tasks_read_by<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Option<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    // A text that names none need not be parsed.
+    for text in texts.into_iter().filter(|text| text.contains("tasks")) {
+        for name in template::names_in_template(text).ok()? {
+            match name.strip_prefix("tasks.").and_then(|rest| rest.split('.').next()) {
+                Some(read) => drop(found.insert(read.to_owned())),
+                // `tasks["name"]`, or all of them.
+                None if name == "tasks" => return None,
+                None => {}
+            }
+        }
+    }
+    Some(found)
 }

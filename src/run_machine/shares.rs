@@ -9,9 +9,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::facts::Facts;
-use crate::id::{AgentId, Name};
-
 /// The shares of a run. Tasks are named by their place in the plan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
@@ -45,12 +42,17 @@ impl Shares {
     }
 
     /// Returns the task whose share a task uses.
-    fn owner(&self, task: usize) -> usize {
+    pub(super) fn owner(&self, task: usize) -> usize {
         self.lent.get(&task).copied().unwrap_or(task)
     }
 
+    /// Returns true if a task uses the share of another one.
+    pub(super) fn is_lent(&self, task: usize) -> bool {
+        self.lent.contains_key(&task)
+    }
+
     /// Lets a task use the share of another one.
-    fn lend(&mut self, task: usize, from: usize) {
+    pub(super) fn lend(&mut self, task: usize, from: usize) {
         let owner = self.owner(from);
         self.lent.insert(task, owner);
     }
@@ -63,7 +65,7 @@ impl Shares {
 
     /// Adds tasks that have not ended and use a share. Each share may become another one, so this
     /// looks at all of them.
-    fn add(&mut self, tasks: impl IntoIterator<Item = usize>) {
+    pub(super) fn add(&mut self, tasks: impl IntoIterator<Item = usize>) {
         for task in tasks.into_iter().filter(|task| self.open.insert(*task)).collect::<Vec<_>>() {
             let owner = self.owner(task);
             let share = self.shares.entry(owner).or_default();
@@ -99,76 +101,8 @@ impl Shares {
     }
 
     /// Returns the number of children that a task may still have, of so many that are left to the run.
-    fn left(&self, task: usize, of_run: usize) -> usize {
+    pub(super) fn left(&self, task: usize, of_run: usize) -> usize {
         of_run.saturating_sub(self.kept - self.kept_for(self.owner(task)))
-    }
-}
-
-impl Facts {
-    /// Returns the number of children that the run may still have, with those on their way to the
-    /// journal.
-    pub(super) fn children_left(&self) -> usize {
-        let used = self.state.descendants() + self.coming.len() + self.counted;
-        self.settings.limits.max_descendants.saturating_sub(used)
-    }
-
-    /// Returns the number of children that the task at `place` may still have.
-    pub(super) fn children_left_for(&self, place: usize) -> usize {
-        self.shares.left(self.whole(place), self.children_left())
-    }
-
-    /// Returns the task at `place`, or the fan-out of which it is an instance.
-    pub(super) fn whole(&self, place: usize) -> usize {
-        self.settings.plan.member(place).map_or(place, |member| member.of)
-    }
-
-    /// Returns the task whose share an agent uses.
-    pub(super) fn sharer(&self, agent: &AgentId) -> Option<usize> {
-        let agent = self.state.agents().get(agent)?;
-        let place = self.settings.plan.place(&agent.task)?;
-        Some(self.shares.owner(self.whole(place)))
-    }
-
-    /// Returns true if the agents of a task may delegate.
-    fn may_delegate(&self, place: usize) -> bool {
-        let has_others = |name: &Name| {
-            self.settings.agents.get(name).is_some_and(|agent| !agent.sub_agents.is_empty())
-        };
-        self.spec(place).agents().any(has_others)
-    }
-
-    /// Adds the tasks of the plan from `first` on to those that use a share.
-    pub(super) fn share_children(&mut self, first: usize) {
-        let plan = &self.settings.plan;
-        for proposed in self.state.proposed_plans().iter().filter(|proposed| proposed.unasked) {
-            let by = self.state.agents().get(&proposed.by).and_then(|by| plan.place(&by.task));
-            let Some(by) = by.map(|by| self.whole(by)) else { continue };
-            let tasks = proposed.tasks.iter().filter_map(|task| plan.place(&task.name));
-            for task in tasks.filter(|task| *task >= first) {
-                self.shares.lend(task, by);
-            }
-        }
-        let places = (first..plan.tasks().len()).filter(|place| plan.member(*place).is_none());
-        let uses = |place: &usize| {
-            let is_lent = self.shares.lent.contains_key(place);
-            (is_lent || self.may_delegate(*place)) && !self.task_state(*place).is_end()
-        };
-        let tasks: Vec<_> = places.filter(uses).collect();
-        self.shares.add(tasks);
-    }
-
-    /// Counts the children that the run has from before.
-    pub(super) fn count_earlier_children(&mut self) {
-        for agent in self.state.agents().values() {
-            let count = match (agent.is_delegated(), self.state.is_unasked(&agent.task)) {
-                (true, false) => 1,
-                (_, true) => agent.round as usize,
-                (false, false) => continue,
-            };
-            if let Some(place) = self.settings.plan.place(&agent.task) {
-                self.shares.count(self.whole(place), count);
-            }
-        }
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::facts::Left;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::plan::Plan;
@@ -65,6 +64,15 @@ pub struct Start {
     pub given_up: Option<GivenUp>,
     /// The seed for the jitter of retry pauses.
     pub seed: u64,
+}
+
+/// An agent that had not ended when the last process stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Number of its first record.
+    pub first: u64,
+    /// True if it waits for child agents.
+    pub waits: bool,
 }
 
 /// A moment, as reported by the driver of a machine.

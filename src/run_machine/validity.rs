@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::facts::Facts;
-use super::fan_out::{reads, tasks_read_by};
+use super::scope::{reads, tasks_read_by};
 use crate::id::Name;
 use crate::output::Output;
 use crate::plan::TaskState;

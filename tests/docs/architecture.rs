@@ -385,6 +385,45 @@ fn decisions_neither_wait_nor_look_at_the_clock() {
     }
 }
 
+/// The methods of the run machine in a file, each with the code of it.
+fn methods_of_machine(code: &str) -> Vec<(&str, &str)> {
+    let blocks = code.split("\nimpl RunMachine {\n").skip(1);
+    let bodies = blocks.map(|rest| rest.split("\n}\n").next().unwrap_or_default());
+    let methods = bodies.flat_map(|body| body.split(" fn ").skip(1));
+    methods.map(|method| (method.split(['(', '<']).next().unwrap_or_default(), method)).collect()
+}
+
+#[test]
+fn no_rule_of_the_run_machine_calls_another() {
+    // The machine itself, which every rule may ask to decide or to record, and which carries out what was decided.
+    let is_machine = |source: &&Source| {
+        ["src/run_machine.rs", "run_machine/decision.rs"]
+            .iter()
+            .any(|end| source.path.ends_with(end))
+    };
+    let all = sources();
+    let of_machine = |source: &&Source| source.module() == "run_machine" && !source.is_test();
+    let files: Vec<_> =
+        all.iter().filter(of_machine).map(|source| (source, source.code())).collect();
+    let rules: Vec<_> = files.iter().filter(|(source, _)| !is_machine(source)).collect();
+    let mut owners = BTreeMap::new();
+    for (source, code) in &rules {
+        for (name, _) in methods_of_machine(code) {
+            owners.insert(name, &source.path);
+        }
+    }
+    assert!(owners.len() > 60, "the rules are found: {owners:?}");
+    for (source, code) in &rules {
+        for (_, method) in methods_of_machine(code) {
+            let words: String = method.split_whitespace().collect();
+            for called in words.split("self.").skip(1).filter_map(|rest| rest.split_once('(')) {
+                let owner = owners.get(called.0).filter(|owner| **owner != &source.path);
+                assert!(owner.is_none(), "{}: self.{}", source.path.display(), called.0);
+            }
+        }
+    }
+}
+
 #[test]
 fn one_file_starts_the_work_of_actors() {
     let starts = ["tokio::spawn(", "spawn_blocking(", "JoinSet", "catch_unwind", "thread::spawn"];

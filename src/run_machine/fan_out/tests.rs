@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::super::testing::{Script, Step, World, name, task};
 use super::super::{CancelTarget, Finish};
-use super::Items;
 use crate::event::RunStatus;
 use crate::failure::FailureKind;
 use crate::id::Name;
 use crate::plan::TaskState;
+use crate::run_machine::items::Items;
 use crate::run_state::TaskStatus;
 use crate::spec::{FanOut, Limits, TaskSpec};
 use crate::template::{Known, Values};
