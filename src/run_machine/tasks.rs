@@ -203,7 +203,7 @@ impl RunMachine {
                 self.post(Decision::Approve(place));
             }
             Unstarted::Starts if self.facts.is_graph(place) => {
-                self.post(Decision::CompleteGraph(place))
+                self.post(Decision::CompleteGraph(place));
             }
             Unstarted::Starts if self.facts.claim_locks(place) => self.facts.want_slot(place),
             Unstarted::Starts => self.facts.slots.forget_task(place),
