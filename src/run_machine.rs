@@ -21,6 +21,7 @@
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run;
 //! - `questions`: what waits for people, and which answer counts;
+//! - `request`: what agents ask of their run, and the replies;
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
 //! - `shares`: how many children each task may have;
@@ -53,6 +54,7 @@ mod pauses;
 mod questions;
 mod quotas;
 pub(crate) mod reopening;
+mod request;
 mod restart;
 pub(crate) mod scope;
 mod shares;
@@ -74,13 +76,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub use self::action::CancelTarget;
-pub(crate) use self::action::{
-    Action, ChildResult, Delegation, Finish, Haste, Made, Proposal, Refused,
-};
+pub(crate) use self::action::{Action, Finish, Haste, Made};
 use self::decision::Decision;
 use self::evaluation::Evaluated;
 use self::facts::Facts;
-pub(crate) use self::questions::Ask;
+pub(crate) use self::request::{
+    Ask, Asks, ChildResult, Delegation, Kind, Proposal, Refused, Reply, Request, SlotBack, Wish,
+};
 pub use self::start::GivenUp;
 pub(crate) use self::start::{Left, Now, Settings, Start};
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
@@ -209,33 +211,16 @@ impl RunMachine {
         self.decide();
     }
 
-    /// Takes in that an agent delegates to a child agent, or asks again for the child of an earlier
-    /// call.
-    pub fn delegate(&mut self, now: Now, delegation: Delegation) {
+    /// Takes in the request of an agent, or the same request again. [`Action::Reply`] replies to it.
+    pub fn requested(&mut self, now: Now, request: Request) {
         self.facts.now = now;
-        self.delegated(delegation);
-        self.decide();
-    }
-
-    /// Takes in that an agent whose children have ended wants its slot back.
-    pub fn slot_wanted(&mut self, now: Now, agent: AgentId) {
-        self.facts.now = now;
-        self.wants_slot(agent);
-        self.decide();
-    }
-
-    /// Takes in the tasks that an agent proposes, or proposes again.
-    /// [`Action::AnswerProposal`] says what became of them.
-    pub fn propose(&mut self, now: Now, proposal: Proposal) {
-        self.facts.now = now;
-        self.proposed(proposal);
-        self.decide();
-    }
-
-    /// Takes in the question of an agent, or the same question again.
-    pub fn ask(&mut self, now: Now, ask: Ask) {
-        self.facts.now = now;
-        self.asked(ask);
+        let Request { from, task, wish, .. } = request;
+        match wish {
+            Wish::Child(delegation) => self.delegated(from, task, delegation),
+            Wish::Person(ask) => self.asked(from, &task, ask),
+            Wish::Tasks(proposal) => self.proposed(from, proposal),
+            Wish::Slot(SlotBack) => self.wants_slot(from),
+        }
         self.decide();
     }
 

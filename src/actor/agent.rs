@@ -185,19 +185,10 @@ impl Actor for Agent {
             AgentMsg::StepDone { .. } => {}
             AgentMsg::End(outcome) => self.end(&myself, state, Ending::With(outcome)),
             AgentMsg::Interrupt(haste) => self.interrupt(&myself, state, haste),
-            AgentMsg::ChildEnded { call, answer } => {
+            AgentMsg::Reply { id, reply } => {
                 // Nobody waits if the agent was restarted meanwhile: its next step asks again.
-                state.answers.children.answer(&call, answer);
+                state.answers.requests.answer(&(reply.kind(), id), *reply);
             }
-            AgentMsg::Answered { id, answered } => {
-                // Nobody waits if the agent was restarted meanwhile: its next step asks again.
-                state.answers.questions.answer(&id, *answered);
-            }
-            AgentMsg::ProposalAnswered { call, answer } => {
-                // Nobody waits if the agent was restarted meanwhile: its next step proposes again.
-                state.answers.proposals.answer(&call, answer);
-            }
-            AgentMsg::SlotGranted => drop(state.answers.slot.answer(&(), ())),
             AgentMsg::Admitted(call) => state.answers.permits.admit(call),
             AgentMsg::IsUnderWay(call, provider) => {
                 state.answers.permits.tell_end(&self.services, call, &provider);

@@ -11,13 +11,12 @@ use super::summary::{SummaryAnswer, SummaryJob};
 use crate::admission::{Allowance, CallEnd};
 use crate::event::SharedRecord;
 use crate::failure::Failure;
-use crate::id::{AgentId, CallKey, Name};
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
 use crate::run_machine::evaluation::Evaluated;
-use crate::run_machine::{Ask, CancelTarget, ChildResult, Delegation, Haste, Proposal, Refused};
-use crate::run_state::questions::Answered;
+use crate::run_machine::{CancelTarget, Haste, Kind, Reply, Request};
 use crate::spec::hooks::HookFinished;
 use crate::template::Known;
 use crate::turn::Outcome;
@@ -28,14 +27,8 @@ use crate::turn::question::PersonsAnswer;
 pub enum SupervisorMsg {
     /// Records became durable; they wait in the supervisor's feed.
     News,
-    /// An agent delegates a job to a child.
-    Delegate(Delegation),
-    /// An agent whose children have ended wants its slot back.
-    SlotWanted(AgentId),
-    /// An agent asks a person, or asks again.
-    Ask(Box<Ask>),
-    /// An agent proposes tasks for the run, or proposes them again.
-    Propose(Box<Proposal>),
+    /// An agent asks something of the run, or asks it again.
+    Request(Box<Request>),
     /// A person answers a question.
     Answer {
         /// The number by which what became of the answer is known; `None` if nobody wants to know.
@@ -117,15 +110,15 @@ impl SupervisorMsg {
             Subject::Work(work.to_string())
         }
         match self {
-            Self::Delegate(delegation) => work(&delegation.parent),
-            Self::Propose(proposal) => work(&proposal.agent),
-            Self::SlotWanted(agent) | Self::Folded(agent) | Self::Compact { agent, .. } => {
-                work(agent)
+            Self::Request(request) if request.wish.kind() == Kind::Person => {
+                Subject::Other("a question")
             }
+            Self::Request(request) => work(&request.from),
+            Self::Folded(agent) | Self::Compact { agent, .. } => work(agent),
             Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => work(task),
             Self::AnswerCompared { agent, .. } => work(agent),
             Self::News => Subject::Other("what was recorded"),
-            Self::Ask(_) | Self::Answer { .. } => Subject::Other("a question"),
+            Self::Answer { .. } => Subject::Other("a question"),
             Self::Cancel { .. } => Subject::Other("a cancellation"),
             Self::Interrupt { .. } => Subject::Other("an interruption"),
             Self::Wake => Subject::Other("a time limit"),
@@ -155,29 +148,13 @@ pub enum AgentMsg {
     End(Outcome),
     /// Stop without an outcome, because the run is to be resumed later.
     Interrupt(Haste),
-    /// A child has ended, or the delegation was refused.
-    ChildEnded {
-        /// The call that asked for the child.
-        call: CallKey,
-        /// The result of the child, or why there is no child.
-        answer: Result<ChildResult, Refused>,
-    },
-    /// A person has answered a question of the agent.
-    Answered {
-        /// Id of the question.
+    /// The run replies to a request of the agent.
+    Reply {
+        /// The id of the request.
         id: String,
-        /// The answer.
-        answered: Box<Answered>,
+        /// The reply.
+        reply: Box<Reply>,
     },
-    /// The tasks that the agent proposed were added, or refused.
-    ProposalAnswered {
-        /// The call that proposed them.
-        call: CallKey,
-        /// Nothing, or why they were not added.
-        answer: Result<(), Refused>,
-    },
-    /// The agent has its slot back.
-    SlotGranted,
     /// A model call may start.
     Admitted(u64),
     /// The gateway of a provider was restarted and asks whether a call is still in progress.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::mail::SupervisorMsg;
 use super::permission;
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
@@ -52,19 +51,17 @@ pub(super) async fn propose(
         return Ok(ToolOutput::denied(refusal));
     }
     let names: Vec<_> = proposed.tasks.iter().map(|task| task.name.to_string()).collect();
-    let answer = context.answers.proposals.expect(call.key.clone());
-    context.services.tell_supervisor(SupervisorMsg::Propose(Box::new(Proposal {
-        agent: context.agent.clone(),
+    let proposal = Proposal {
         call: call.key.clone(),
         text: text.clone(),
         tasks: proposed.tasks,
         agents: proposed.agents,
         files: proposed.files,
         unasked,
-    })));
+    };
     let answer = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
-        answer = answer.wait() => answer,
+        answer = context.request(call.key.as_str(), proposal) => answer,
     };
     Ok(match answer {
         Some(Ok(())) => {

@@ -34,10 +34,7 @@ pub(super) async fn ask(
     here: Option<Here<'_>>,
 ) -> Result<Answered, ToolError> {
     let (id, services) = (asked.id.clone(), &context.services);
-    // The wait begins before the mail is sent: the answer may be known already.
-    let mut answered = pin!(context.answers.questions.expect(id.clone()).wait());
-    let (agent, task) = (context.agent.clone(), context.task.clone());
-    services.tell_supervisor(SupervisorMsg::Ask(Box::new(Ask { agent, task, asked })));
+    let mut answered = pin!(context.request(&id, Ask(asked)));
     let (mut asking, who) = match here {
         Some(here) => (Some(here.answer), here.who),
         None => (None, String::new()),

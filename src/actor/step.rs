@@ -16,12 +16,11 @@ use super::summary::SummaryAnswer;
 use super::work::{self, Helper};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
-use crate::id::{AgentId, CallKey, Name};
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
-use crate::run_machine::{ChildResult, Refused};
-use crate::run_state::questions::Answered;
+use crate::run_machine::{Asks, Kind, Reply, Request, SlotBack};
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, OnUnknown};
 use crate::store::Store;
@@ -53,14 +52,8 @@ impl Past {
 /// The tables of answers that the steps of an agent wait for.
 #[derive(Debug)]
 pub struct Answers {
-    /// The results of children, by the call that asked for the child.
-    pub children: Replies<CallKey, Result<ChildResult, Refused>>,
-    /// The answers of people, by the id of the question.
-    pub questions: Replies<String, Answered>,
-    /// What became of proposed tasks, by the call.
-    pub proposals: Replies<CallKey, Result<(), Refused>>,
-    /// The return of the agent's slot.
-    pub slot: Replies<(), ()>,
+    /// The replies of the run, by the kind and the id of the request.
+    pub requests: Replies<(Kind, String), Reply>,
     /// The permits of the agent's calls to providers.
     pub permits: Permits,
     /// Summaries, by the number of the request.
@@ -72,10 +65,7 @@ impl Answers {
     #[must_use]
     pub fn new(caller: Caller) -> Self {
         Self {
-            children: Replies::default(),
-            questions: Replies::default(),
-            proposals: Replies::default(),
-            slot: Replies::default(),
+            requests: Replies::default(),
             permits: Permits::new(caller),
             summaries: Replies::default(),
         }
@@ -140,6 +130,24 @@ impl StepContext {
         }
     }
 
+    /// Sends a request to the run at once, and waits for the reply. Returns `None` if another task
+    /// now waits for the same request.
+    pub(super) fn request<A: Asks>(
+        &self,
+        id: &str,
+        asks: A,
+    ) -> impl Future<Output = Option<A::Reply>> + use<'_, A> {
+        // The wait begins before the mail is sent: what is asked again may have its reply already.
+        let reply = self.answers.requests.expect((A::KIND, id.to_owned()));
+        self.services.tell_supervisor(SupervisorMsg::Request(Box::new(Request {
+            from: self.agent.clone(),
+            task: self.task.clone(),
+            id: id.to_owned(),
+            wish: asks.wish(),
+        })));
+        async move { reply.wait().await.and_then(A::taken_from) }
+    }
+
     /// Records events of this agent as one batch; returns when they are durable.
     ///
     /// # Errors
@@ -157,11 +165,9 @@ impl StepContext {
 
 /// Waits for the slot that the agent gave up while its children worked or a person was asked.
 pub(super) async fn take_slot(context: &StepContext) {
-    let granted = context.answers.slot.expect(());
-    context.services.tell_supervisor(SupervisorMsg::SlotWanted(context.agent.clone()));
     tokio::select! {
         () = context.cancel.cancelled() => {}
-        _ = granted.wait() => {}
+        _ = context.request("", SlotBack) => {}
     }
 }
 

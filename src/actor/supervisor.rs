@@ -230,10 +230,7 @@ impl Actor for Supervisor {
         let now = state.now();
         match message {
             SupervisorMsg::News => state.take_in(),
-            SupervisorMsg::Delegate(delegation) => state.machine.delegate(now, delegation),
-            SupervisorMsg::SlotWanted(agent) => state.machine.slot_wanted(now, agent),
-            SupervisorMsg::Ask(ask) => state.machine.ask(now, *ask),
-            SupervisorMsg::Propose(proposal) => state.machine.propose(now, *proposal),
+            SupervisorMsg::Request(request) => state.machine.requested(now, *request),
             SupervisorMsg::Answer { request, mut answer } => {
                 answer.text.iter_mut().for_each(|text| self.services.secrets.redact(text));
                 state.machine.person_answered(now, request, answer);

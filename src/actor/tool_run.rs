@@ -403,25 +403,21 @@ async fn delegate(
     }
     let timeout = job.time_limit().map_err(ToolError::Arguments)?;
     let output_schema = job.schema().map_err(ToolError::Arguments)?;
-    // The wait begins before the mail is sent: the child may have ended long ago (the agent was
-    // restarted, or its run was resumed), and then the answer comes at once.
-    let result = context.answers.children.expect(call.key.clone());
     ticket.wait().await;
-    context.services.tell_supervisor(SupervisorMsg::Delegate(Delegation {
-        parent: context.agent.clone(),
-        task: context.task.clone(),
+    let delegation = Delegation {
         depth: context.depth + 1,
         call: call.key.clone(),
         agent: job.agent.clone(),
         prompt: job.prompt.clone(),
         timeout,
         output_schema,
-    }));
+    };
+    let result = context.request(call.key.as_str(), delegation);
     // The next call asks as soon as this one has asked; it does not wait for this child's result.
     drop(ticket);
     let result = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
-        result = result.wait() => result,
+        result = result => result,
     };
     match result {
         Some(Ok(child)) => child_output(context, &child).await,

@@ -1,23 +1,22 @@
-//! The data that goes in and out of the run machine: its actions, and the inputs of agents.
+//! The data that goes out of the run machine: its actions.
 //!
 //! Plain data without handles, ports or paths, so that the performer of an action, and the agent
 //! that answers it, may be in another task, in a test, or on another machine.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::evaluation::Evaluation;
+use super::request::Reply;
 use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
-use crate::id::{AgentId, CallKey, Name};
-use crate::message::{Json, Usage};
+use crate::id::{AgentId, Name};
+use crate::message::Json;
 use crate::output::Output;
-use crate::run_state::questions::{Answered, Question};
+use crate::run_state::questions::Question;
+use crate::spec::AgentSpec;
 use crate::spec::hooks::Hook;
-use crate::spec::{AgentSpec, TaskSpec};
 use crate::template::Known;
 use crate::turn::Outcome;
 use crate::turn::question::Verdict;
@@ -57,8 +56,15 @@ pub enum Action {
     EndIdle(Vec<(AgentId, Outcome)>),
     /// Asks an agent's actor to stop without an outcome, because the run is to be resumed later.
     Interrupt(AgentId, Haste),
-    /// Reports to an agent that it has its slot back.
-    GrantSlot(AgentId),
+    /// Replies to a request of an agent.
+    Reply {
+        /// The agent.
+        to: AgentId,
+        /// The id of the request.
+        id: String,
+        /// The reply.
+        reply: Reply,
+    },
     /// Compares the answer of a child with the schema that it must fit. Answered by
     /// [`answer_compared`](super::RunMachine::answer_compared).
     CompareAnswer {
@@ -69,26 +75,8 @@ pub enum Action {
         /// The schema.
         schema: Json,
     },
-    /// Answers an agent's `delegate` call.
-    AnswerDelegation {
-        /// The agent that made the call.
-        parent: AgentId,
-        /// The call.
-        call: CallKey,
-        /// The child's result, or the reason why there is no child.
-        answer: Result<ChildResult, Refused>,
-    },
     /// Adds agent definitions, before anything of their tasks starts.
     Define(Vec<Arc<AgentSpec>>),
-    /// Answers an agent's `propose_tasks` call.
-    AnswerProposal {
-        /// The agent that made the call.
-        agent: AgentId,
-        /// The call.
-        call: CallKey,
-        /// Nothing if the tasks were added, or the reason why they were not.
-        answer: Result<(), Refused>,
-    },
     /// Checks the form of an output and writes it to the task's output file, outside the mailbox.
     /// Answered by [`output_checked`](super::RunMachine::output_checked).
     CheckOutput {
@@ -114,15 +102,6 @@ pub enum Action {
     },
     /// Asks the hook that is at work to end. Its end is reported as that of any other.
     EndHook,
-    /// Passes the answer of a person to the agent that asked.
-    AnswerQuestion {
-        /// The agent.
-        agent: AgentId,
-        /// Id of the question.
-        id: String,
-        /// The answer.
-        answered: Answered,
-    },
     /// Says what became of an answer to the one who gave it.
     TellAnswerer {
         /// The number of the request.
@@ -179,63 +158,6 @@ pub enum Finish {
     /// The records contradict each other, which is a bug.
     Broken(String),
 }
-
-/// The request of an agent for a child agent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delegation {
-    /// The agent that delegates.
-    pub parent: AgentId,
-    /// The task that both work for.
-    pub task: Name,
-    /// The child's delegation depth; a task's own agent is at 0.
-    pub depth: u32,
-    /// The `delegate` call. The same call always gets the same child.
-    pub call: CallKey,
-    /// The child's agent definition.
-    pub agent: Name,
-    /// The child's first user message.
-    pub prompt: String,
-    /// The longest time that the child may take, with all that works for it.
-    pub timeout: Option<Duration>,
-    /// JSON Schema that its answer must fit.
-    pub output_schema: Option<Json>,
-}
-
-/// The tasks that an agent proposes for the run, and that may be added.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proposal {
-    /// The agent that proposes them.
-    pub agent: AgentId,
-    /// The `propose_tasks` call. Its tasks are added once.
-    pub call: CallKey,
-    /// The tasks as the agent wrote them.
-    pub text: String,
-    /// The tasks.
-    pub tasks: Vec<TaskSpec>,
-    /// The agent definitions that are theirs alone.
-    pub agents: Vec<Arc<AgentSpec>>,
-    /// The texts of the files that they name and that were not recorded before, by path.
-    pub files: BTreeMap<String, String>,
-    /// True if no person was asked about them.
-    pub unasked: bool,
-}
-
-/// The result of a child that has ended, after all agents that worked for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ChildResult {
-    /// The child.
-    pub agent: AgentId,
-    /// Its outcome.
-    pub outcome: Outcome,
-    /// Number of its model calls that gave a reply.
-    pub turns: u32,
-    /// Tokens that it used, those of its own children included.
-    pub usage: Usage,
-}
-
-/// The reason why a delegation was refused, for the model that made it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused(pub String);
 
 /// The part of a run that is to be cancelled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

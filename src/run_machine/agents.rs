@@ -6,9 +6,10 @@
 
 use super::decision::Decision;
 use super::facts::{Answer, Child, Facts, OpenAgent, Stage};
+use super::request::{ChildResult, Delegation, Refused, Reply};
 use super::slots::Rank;
 use super::timers::Timer;
-use super::{Action, ChildResult, Delegation, Refused, RunMachine};
+use super::{Action, RunMachine};
 use crate::event::{Draft, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
@@ -114,8 +115,7 @@ impl Facts {
 
     /// Returns the id of a new child. The children of a parent are numbered by agent definition, in
     /// the order of the requests.
-    fn next_child(&mut self, delegation: &Delegation) -> AgentId {
-        let Delegation { parent, agent, .. } = delegation;
+    fn next_child(&mut self, parent: &AgentId, agent: &Name) -> AgentId {
         let started = || {
             let children = self.state.agents().get(parent).map(|parent| &parent.children);
             let definition = |id: &AgentId| self.state.agents().get(id)?.definition.clone();
@@ -176,29 +176,28 @@ impl Facts {
 
 impl RunMachine {
     /// Handles a parent's request for a child, or again for the child of an earlier call.
-    pub(super) fn delegated(&mut self, delegation: Delegation) {
+    pub(super) fn delegated(&mut self, parent: AgentId, task: Name, delegation: Delegation) {
         // A parent that waits for its children needs no slot.
-        self.facts.slots.release(&delegation.parent);
+        self.facts.slots.release(&parent);
         if let Some(child) = self.facts.child_of(&delegation.call) {
             // A child that is still at work answers when it ends.
             return self.post(Decision::GiveResult(child));
         }
         let is_ending = self.facts.interrupted.is_some() || self.facts.stopped.is_some();
-        let place = self.facts.settings.plan.place(&delegation.task);
-        let (Some(place), false) = (place, is_ending || self.facts.is_over(&delegation.parent))
-        else {
+        let place = self.facts.settings.plan.place(&task);
+        let (Some(place), false) = (place, is_ending || self.facts.is_over(&parent)) else {
             // The parent was asked to end, and waits until then. An answer would be recorded as the
             // call's result, so a resumed run could not make the call again.
             return;
         };
         if let Some(reason) = self.facts.refusal(place, &delegation) {
-            return self.answer(&delegation.parent, &delegation.call, Err(Refused(reason)));
+            return self.answer(&parent, &delegation.call, Err(Refused(reason)));
         }
-        let agent = self.facts.next_child(&delegation);
+        let agent = self.facts.next_child(&parent, &delegation.agent);
         self.facts.coming.insert(delegation.call.clone(), agent.clone());
         self.facts.shares.count(self.facts.whole(place), 1);
         let owner = self.facts.owner(place, Rank::Child);
-        self.facts.slots.want_child(owner, place, Child { agent, delegation });
+        self.facts.slots.want_child(owner, place, Child { agent, parent, task, delegation });
     }
 
     pub(super) fn answer(
@@ -210,16 +209,15 @@ impl RunMachine {
         // A parent without an actor asks again after it has resumed.
         if self.facts.stage(parent) == Some(Stage::Live) {
             self.facts.asking.note_loose(parent);
-            let (parent, call) = (parent.clone(), call.clone());
-            self.actions.push_back(Action::AnswerDelegation { parent, call, answer });
+            self.reply(parent.clone(), call.as_str(), Reply::Child(answer));
         }
     }
 
     /// Records a new child that has got a slot.
     pub(super) fn start_child(&mut self, child: Child) {
-        let Child { agent: id, delegation } = child;
+        let Child { agent: id, parent, task, delegation } = child;
         let schema = self.facts.schema_of_child(&delegation);
-        let Delegation { parent, task, depth, call, agent, mut prompt, timeout, .. } = delegation;
+        let Delegation { depth, call, agent, mut prompt, timeout, .. } = delegation;
         if let Some(schema) = &schema {
             prompt.push_str(FORM);
             prompt.push_str(schema.as_str());
@@ -249,16 +247,20 @@ impl RunMachine {
         self.facts.asking.forget_loose(&agent);
         if self.facts.slots.holds(&agent) {
             // All its delegations were refused, so it never gave its slot back.
-            return self.actions.push_back(Action::GrantSlot(agent));
+            return self.grant_slot(agent);
         }
         let rank = self.facts.rank(&agent);
         self.facts.slots.return_to(agent, rank);
     }
 
+    fn grant_slot(&mut self, agent: AgentId) {
+        self.reply(agent, "", Reply::Slot(()));
+    }
+
     /// Continues an agent that got its slot back.
     pub(super) fn slot_granted(&mut self, agent: AgentId) {
         match self.facts.stage(&agent) {
-            Some(Stage::Live) => self.actions.push_back(Action::GrantSlot(agent)),
+            Some(Stage::Live) => self.grant_slot(agent),
             // It waits for the end of its pause, and keeps the slot.
             Some(Stage::Idle) if self.facts.timers.is_set(&Timer::Restart(agent.clone())) => {}
             Some(Stage::Idle) => self.fold(&agent),
@@ -424,10 +426,10 @@ impl RunMachine {
         let Some(status) = self.facts.state.agents().get(parent) else { return };
         let (place, children) =
             (self.facts.settings.plan.place(&status.task), status.children.clone());
-        let is_theirs = |child: &Child| child.delegation.parent == *parent;
+        let is_theirs = |child: &Child| child.parent == *parent;
         let forgotten = place.map(|place| self.facts.slots.forget_children(place, is_theirs));
         for child in forgotten.unwrap_or_default() {
-            self.facts.forget_coming(&child.delegation.task, &child.delegation.call);
+            self.facts.forget_coming(&child.task, &child.delegation.call);
         }
         for child in children {
             self.post(Decision::ForgetAnswer(child.clone()));

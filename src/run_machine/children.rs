@@ -21,7 +21,7 @@ use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
 impl Facts {
     /// Returns the schema that the answer of a child must fit: that of the call, or else that of its
     /// definition.
-    pub(super) fn schema_of_child(&self, delegation: &super::Delegation) -> Option<Json> {
+    pub(super) fn schema_of_child(&self, delegation: &super::request::Delegation) -> Option<Json> {
         let of_agent = || {
             let schema = self.settings.agents.get(&delegation.agent)?.output_schema.as_ref()?;
             Some(Json::encode(schema.document()))

@@ -5,9 +5,10 @@
 //! it before the next, until none is left. So a rule sees what it posted only once it has returned.
 
 use super::facts::Stop;
+use super::request::{ChildResult, Refused, Reply};
 use super::slots::Next;
 use super::timers::Timer;
-use super::{Action, CancelTarget, ChildResult, Finish, GivenUp, Haste, Made, Refused, RunMachine};
+use super::{Action, CancelTarget, Finish, GivenUp, Haste, Made, RunMachine};
 use crate::event::{Draft, Event, RunCompleted};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey};
@@ -212,6 +213,11 @@ impl RunMachine {
     /// Asks for events to be recorded, in the order of the decisions.
     pub(super) fn record(&mut self, drafts: Vec<Draft>) {
         self.actions.push_back(Action::Record(drafts));
+    }
+
+    /// Replies to a request.
+    pub(super) fn reply(&mut self, to: AgentId, id: &str, reply: Reply) {
+        self.actions.push_back(Action::Reply { to, id: id.to_owned(), reply });
     }
 
     /// Asks for a change of a task to be recorded. No further decision is made about the task until

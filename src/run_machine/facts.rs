@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::action::Delegation;
 use super::agenda::Agenda;
 use super::asking::Asking;
 use super::evaluation::{Evaluating, Evaluation};
 use super::items::Items;
 use super::locks::Locks;
+use super::request::Delegation;
 use super::scope::Inputs;
 use super::shares::Shares;
 use super::slots::Slots;
@@ -64,6 +64,8 @@ impl OpenAgent {
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     pub(super) agent: AgentId,
+    pub(super) parent: AgentId,
+    pub(super) task: Name,
     pub(super) delegation: Delegation,
 }
 

@@ -134,12 +134,9 @@ impl Forecast {
             Action::Spawn { .. }
             | Action::Kill(_)
             | Action::Interrupt(..)
-            | Action::GrantSlot(_)
-            | Action::AnswerDelegation { .. }
+            | Action::Reply { .. }
             | Action::Define(_)
-            | Action::AnswerProposal { .. }
             | Action::EndHook
-            | Action::AnswerQuestion { .. }
             | Action::TellAnswerer { .. }
             | Action::Notify { .. }
             | Action::HoldSteps

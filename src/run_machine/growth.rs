@@ -1,7 +1,7 @@
 //! Decides about the tasks that agents propose during a run, and adds them to the plan.
 
-use super::action::{Proposal, Refused};
 use super::facts::{Facts, Growing};
+use super::request::{Proposal, Refused, Reply};
 use super::{Action, RunMachine};
 use crate::event::{Draft, PlanExtended, PlannedTask};
 use crate::id::{AgentId, CallKey};
@@ -50,8 +50,8 @@ impl Facts {
 
 impl RunMachine {
     /// Handles a proposal, or the same proposal again.
-    pub(super) fn proposed(&mut self, proposal: Proposal) {
-        let Proposal { agent, call, text, tasks, agents, files, unasked } = proposal;
+    pub(super) fn proposed(&mut self, agent: AgentId, proposal: Proposal) {
+        let Proposal { call, text, tasks, agents, files, unasked } = proposal;
         if self.facts.state.proposed_plans().iter().any(|plan| plan.key == call) {
             return self.answer_proposal(agent, call, Ok(()));
         }
@@ -97,6 +97,6 @@ impl RunMachine {
     }
 
     fn answer_proposal(&mut self, agent: AgentId, call: CallKey, answer: Result<(), Refused>) {
-        self.actions.push_back(Action::AnswerProposal { agent, call, answer });
+        self.reply(agent, call.as_str(), Reply::Tasks(answer));
     }
 }

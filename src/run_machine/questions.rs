@@ -12,6 +12,7 @@ use super::action::Haste;
 use super::asking::Waiting;
 use super::decision::Decision;
 use super::facts::{Facts, Stage};
+use super::request::{Ask, Reply};
 use super::tasks::CHANGED;
 use super::timers::Timer;
 use super::{Action, Made, RunMachine};
@@ -29,17 +30,6 @@ use crate::turn::question::{
 /// The longest sleep towards the end of a question's time. That time is wall time, and the clock of
 /// timers stands still while the machine sleeps.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
-
-/// A question of an agent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    /// The agent that asks.
-    pub agent: AgentId,
-    /// Its task.
-    pub task: Name,
-    /// What it asks.
-    pub asked: ApprovalAsked,
-}
 
 impl Facts {
     /// Returns the approval that a task asks for, if that is its work.
@@ -169,8 +159,7 @@ impl RunMachine {
     }
 
     /// Handles the question of an agent, or the same question again.
-    pub(super) fn asked(&mut self, ask: Ask) {
-        let Ask { agent, task, asked } = ask;
+    pub(super) fn asked(&mut self, agent: AgentId, task: &Name, Ask(asked): Ask) {
         if let Some(answered) = self.facts.state.questions().answer(&asked.id).cloned() {
             return self.tell_agent(&agent, &asked.id, answered);
         }
@@ -184,7 +173,7 @@ impl RunMachine {
             return;
         }
         self.facts.asking.asking.insert(asked.id.clone(), Vec::new());
-        self.record(vec![Draft::agent(&task, &agent, asked)]);
+        self.record(vec![Draft::agent(task, &agent, asked)]);
     }
 
     /// Handles a recorded question.
@@ -306,8 +295,7 @@ impl RunMachine {
             if !self.facts.slots.holds(agent) {
                 self.facts.asking.note_loose(agent);
             }
-            let (agent, id) = (agent.clone(), id.to_owned());
-            self.actions.push_back(Action::AnswerQuestion { agent, id, answered });
+            self.reply(agent.clone(), id, Reply::Person(answered));
         }
     }
 

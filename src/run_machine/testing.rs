@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::evaluation::Evaluation;
 use super::{
-    Action, Ask, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Left, Now, Proposal,
-    Refused, RunMachine, Settings, Start,
+    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Left, Now, Proposal,
+    Refused, Reply, Request, RunMachine, Settings, SlotBack, Start,
 };
 use crate::event::{
     Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
@@ -800,7 +800,16 @@ impl World {
                         self.pending.push(Pending::Gone(agent, None));
                     }
                 }
-                Action::GrantSlot(agent) => {
+                Action::Reply { to, id, reply: Reply::Child(answer) } => {
+                    self.answered(&to, &id, answer);
+                }
+                Action::Reply { to, id, reply: Reply::Tasks(answer) } => {
+                    self.proposal_answered(&to, &id, &answer);
+                }
+                Action::Reply { to, id, reply: Reply::Person(_) } => {
+                    self.person_answered(&to, &id);
+                }
+                Action::Reply { to: agent, reply: Reply::Slot(()), .. } => {
                     let is_gone =
                         |pending: &Pending| matches!(pending, Pending::Gone(id, _) if *id == agent);
                     if self.pending.iter().any(is_gone) {
@@ -812,14 +821,7 @@ impl World {
                         self.pending.push(Pending::Step(agent));
                     }
                 }
-                Action::AnswerDelegation { parent, call, answer } => {
-                    self.answered(&parent, &call, answer);
-                }
                 Action::Define(_) => {}
-                Action::AnswerProposal { agent, call, answer } => {
-                    self.proposal_answered(&agent, &call, &answer);
-                }
-                Action::AnswerQuestion { agent, id, .. } => self.person_answered(&agent, &id),
                 Action::TellAnswerer { request, verdict } => {
                     let told = self.verdicts.insert(request, verdict);
                     assert_eq!(told, None, "{request} was told twice\n{}", self.story());
@@ -867,6 +869,12 @@ impl World {
         self.pending.push(Pending::Step(agent));
     }
 
+    fn request(&mut self, from: &AgentId, wish: impl Asks) {
+        let task = self.state.agents()[from].task.clone();
+        let (from, id, now) = (from.clone(), String::new(), self.now());
+        self.machine.requested(now, Request { from, task, id, wish: wish.wish() });
+    }
+
     fn tell_end(&mut self, agent: &AgentId, outcome: Outcome) {
         let Some(actor) = self.actors.get_mut(agent) else { return };
         actor.told = Some(outcome);
@@ -877,7 +885,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, parent: &AgentId, call: &CallKey, answer: Result<ChildResult, Refused>) {
+    fn answered(&mut self, parent: &AgentId, call: &str, answer: Result<ChildResult, Refused>) {
         if let Ok(child) = &answer {
             if let Outcome::Failed { failure, .. } = &child.outcome {
                 self.told_failures.push((child.agent.clone(), failure.kind));
@@ -889,13 +897,12 @@ impl World {
         }
         let Some(actor) = self.actors.get_mut(parent) else { return };
         let waited = !actor.waits.is_empty();
-        actor.waits.retain(|waits| waits != call);
+        actor.waits.retain(|waits| waits.as_str() != call);
         if waited && actor.waits.is_empty() && actor.told.is_none() {
             actor.returning = true;
             // The answers are recorded before the agent asks for its slot.
             self.pass(parent);
-            let now = self.now();
-            self.machine.slot_wanted(now, parent.clone());
+            self.request(parent, SlotBack);
             // It may crash before it has it.
             if self.rng.u32(..10) == 0 {
                 self.pending.retain(|pending| !is_of(pending, parent));
@@ -911,19 +918,18 @@ impl World {
         if actor.asks.take_if(|asks| asks == id).is_some() {
             actor.returning = true;
             self.pass(agent);
-            let now = self.now();
-            self.machine.slot_wanted(now, agent.clone());
+            self.request(agent, SlotBack);
         }
     }
 
-    fn proposal_answered(&mut self, agent: &AgentId, call: &CallKey, answer: &Result<(), Refused>) {
+    fn proposal_answered(&mut self, agent: &AgentId, call: &str, answer: &Result<(), Refused>) {
         let plans = self.state.proposed_plans();
-        let is_added = plans.iter().filter(|plan| plan.key == *call).count();
+        let is_added = plans.iter().filter(|plan| plan.key.as_str() == call).count();
         assert_eq!(is_added, usize::from(answer.is_ok()), "{agent}: {answer:?}\n{}", self.story());
         let Some(actor) = self.actors.get_mut(agent).filter(|actor| actor.told.is_none()) else {
             return;
         };
-        if actor.proposes.take_if(|proposes| proposes == call).is_some() {
+        if actor.proposes.take_if(|proposes| proposes.as_str() == call).is_some() {
             self.pass(agent);
             self.pending.push(Pending::Step(agent.clone()));
         }
@@ -992,7 +998,7 @@ impl World {
         match step {
             Some(Step::Delegate(count)) => {
                 // The step is repeated if the agent resumes before all answers are recorded.
-                let (task, depth) = (actor.task.clone(), self.state.agents()[agent].depth + 1);
+                let depth = self.state.agents()[agent].depth + 1;
                 let done = self.done.get(agent).copied().unwrap_or(0);
                 for index in 0..count {
                     let call = call_of(agent, done, index);
@@ -1001,8 +1007,6 @@ impl World {
                     actor.waits.push(call.clone());
                     actor.has_slot = false;
                     let delegation = Delegation {
-                        parent: agent.clone(),
-                        task: task.clone(),
                         depth,
                         call,
                         agent: name("helper"),
@@ -1010,36 +1014,31 @@ impl World {
                         timeout: None,
                         output_schema: wanted,
                     };
-                    let now = self.now();
-                    self.machine.delegate(now, delegation);
+                    self.request(agent, delegation);
                 }
             }
             Some(Step::Fail | Step::Refute) if self.is_healed => self.end_with_answer(agent),
             Some(Step::Ask) => {
                 let done = self.done.get(agent).copied().unwrap_or(0);
-                let (id, task) = (call_of(agent, done, 99).to_string(), actor.task.clone());
+                let id = call_of(agent, done, 99).to_string();
                 actor.asks = Some(id.clone());
                 actor.has_slot = false;
                 let asked = ApprovalAsked::new(id, ApprovalKind::Question, "well?");
-                let (agent, now) = (agent.clone(), self.now());
-                self.machine.ask(now, Ask { agent, task, asked });
+                self.request(agent, Ask(asked));
             }
             Some(Step::Propose) => {
                 let done = self.done.get(agent).copied().unwrap_or(0);
                 let call = call_of(agent, done, 98);
                 actor.proposes = Some(call.clone());
-                let (agent, text, files) = (agent.clone(), String::new(), BTreeMap::new());
-                let (mut tasks, unasked) = (proposed_by(&agent), self.unasked);
+                let (text, files) = (String::new(), BTreeMap::new());
+                let (mut tasks, unasked) = (proposed_by(agent), self.unasked);
                 let like = &self.settings.plan.tasks()[0];
                 for task in tasks.iter_mut().filter(|_| unasked) {
                     task.acceptance = like.acceptance.clone();
                     task.output = like.output;
                 }
-                let now = self.now();
-                self.machine.propose(
-                    now,
-                    Proposal { agent, call, text, tasks, agents: vec![], files, unasked },
-                );
+                let proposal = Proposal { call, text, tasks, agents: vec![], files, unasked };
+                self.request(agent, proposal);
             }
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {

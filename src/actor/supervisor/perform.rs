@@ -25,7 +25,7 @@ use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
-use crate::run_machine::{Action, Finish};
+use crate::run_machine::{Action, Finish, Reply};
 use crate::spec::hooks::HookFinished;
 use crate::turn::Outcome;
 
@@ -76,23 +76,16 @@ impl Supervisor {
             }
             Action::EndIdle(ends) => self.end_idle(myself, state, ends),
             Action::Interrupt(agent, haste) => mail(state, &agent, AgentMsg::Interrupt(haste)),
-            Action::GrantSlot(agent) => mail(state, &agent, AgentMsg::SlotGranted),
-            Action::AnswerDelegation { parent, call, answer } => {
-                mail(state, &parent, AgentMsg::ChildEnded { call, answer });
+            Action::Reply { to, id, reply } => {
+                if let Reply::Tasks(Ok(())) = reply {
+                    // Here, because the agent may never hear of it.
+                    self.tell_planner(state, &id);
+                }
+                mail(state, &to, AgentMsg::Reply { id, reply: Box::new(reply) });
             }
             Action::Define(agents) => {
                 let by_name = agents.into_iter().map(|agent| (agent.name.clone(), agent));
                 self.services.agents.write().extend(by_name);
-            }
-            Action::AnswerProposal { agent, call, answer } => {
-                // Here, because the agent may never hear of it.
-                let plans = state.machine.state().proposed_plans();
-                if let Some(plan) = plans.iter().find(|plan| plan.key == call)
-                    && let Some(planner) = &self.services.planner
-                {
-                    planner.added(&plan.key, &plan.by, &plan.text);
-                }
-                mail(state, &agent, AgentMsg::ProposalAnswered { call, answer });
             }
             Action::CheckOutput { task, output, path, is_last } => {
                 let plan = state.machine.plan();
@@ -171,9 +164,6 @@ impl Supervisor {
                 });
             }
             Action::EndHook => state.hook.cancel(),
-            Action::AnswerQuestion { agent, id, answered } => {
-                mail(state, &agent, AgentMsg::Answered { id, answered: Box::new(answered) });
-            }
             Action::TellAnswerer { request, verdict } => {
                 self.services.verdicts.answer(&request, verdict);
             }
@@ -198,6 +188,16 @@ impl Supervisor {
                 let end = self.end_of(state, finish);
                 self.finish(myself, state, end);
             }
+        }
+    }
+
+    /// Tells the planner that the tasks of a proposal are part of the plan.
+    fn tell_planner(&self, state: &State, call: &str) {
+        let plans = state.machine.state().proposed_plans();
+        if let Some(plan) = plans.iter().find(|plan| plan.key.as_str() == call)
+            && let Some(planner) = &self.services.planner
+        {
+            planner.added(&plan.key, &plan.by, &plan.text);
         }
     }
 
