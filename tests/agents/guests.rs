@@ -143,6 +143,8 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
             Helper::Handler => return,
             // What carries the time limit itself, and its record.
             Helper::Recorder | Helper::Timer => 2 * DELAY,
+            // The limit has fired, and what it ends is late: the step, or the look at what its command changed.
+            Helper::Step | Helper::Watch => DELAY,
             _ => 0,
         };
         let late = lateness(&desk);
