@@ -176,9 +176,12 @@ pub struct CompactionFailed {
     /// True if a hook forbade the summary. A request that was refused as too long has then failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blocked: bool,
-    /// Tokens and price of the call, if a model replied all the same.
+    /// Tokens and price of the calls that were made for it, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
+    /// True if callsheet cut the calls, because the agent had to end or the run to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// Tokens and price of one model call.

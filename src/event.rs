@@ -50,7 +50,7 @@ macro_rules! events {
                 match self { $(Self::$variant(_) => $name,)* }
             }
 
-            /// Returns true if the state of the run depends on the event. The others concern only
+            /// Returns true if decisions about the run depend on the event. The others concern only
             /// the agent that recorded them and readers of the journal.
             pub(crate) fn is_of_run(&self) -> bool {
                 match self { $(Self::$variant(_) => column!($state),)* }
@@ -154,7 +154,7 @@ events! {
     AgentEnded = "agent.ended": run, milestone;
     /// An agent began a turn.
     TurnStarted = "turn.started": agent, detail;
-    /// A model call is about to be made.
+    /// A request to a model is about to be sent.
     ModelRequested = "model.requested": agent, detail;
     /// A model call returned a reply.
     ModelResponded = "model.responded": run, detail;

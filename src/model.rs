@@ -147,6 +147,9 @@ pub enum Delta<'a> {
     Tool(&'a str),
     /// The provider has taken the request; its headers tell this of its limits.
     Taken(Allowance),
+    /// The tokens that the call has cost so far, as the provider counted them or estimated from what came. A
+    /// call that is cut costs the last of them.
+    Spent(Usage),
     /// Any other data arrived, which shows that the stream is alive.
     Alive,
 }

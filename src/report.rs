@@ -14,7 +14,7 @@ mod summary;
 
 use serde_json::Value;
 
-pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task};
+pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task, unsettled};
 pub use self::folded_rows::folded_rows;
 pub use self::order::agents_in_order;
 pub use self::rows::{Row, rows, unread_row};

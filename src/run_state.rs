@@ -18,6 +18,7 @@ mod retry;
 mod rounds;
 mod stopping;
 mod task;
+mod unsettled;
 mod verdict;
 
 use std::collections::{BTreeMap, HashMap};
@@ -305,6 +306,9 @@ impl RunState {
         if self.phase == RunPhase::Open && record.epoch == self.epoch {
             self.clock.passed(record.ts_ms - self.last_ms);
         }
+        if record.epoch != self.epoch {
+            self.lose_requests();
+        }
         if let Event::HookFinished(finished) = &record.event {
             self.hooks.finished(finished);
         }
@@ -429,10 +433,7 @@ impl RunState {
             };
         }
         let spending = agent.apply(event, record.ts_ms, self.clock.reading());
-        if let Some(spending) = spending {
-            self.spending += spending;
-            self.for_each_ancestor(id, |agent| agent.inclusive += spending);
-        }
+        self.spent_by(id, spending);
         if let Event::AgentEnded(_) = event {
             let task = self.agents.get(id).map(|agent| agent.task.clone());
             self.for_each_ancestor(id, |agent| agent.open -= 1);

@@ -8,6 +8,7 @@ pub mod capability;
 pub mod hooks;
 mod join;
 mod output_format;
+mod price;
 pub mod run_by_others;
 pub mod sandbox;
 pub mod sub_graph;
@@ -23,12 +24,13 @@ use self::acceptance::{Acceptance, CheckWork};
 use self::capability::Declared;
 pub use self::join::Join;
 pub use self::output_format::OutputFormat;
+pub use self::price::{Price, RelativePrice};
 use self::sandbox::Confinement;
 use self::sub_graph::SubGraph;
 use crate::failure::Failure;
 use crate::id::Name;
+use crate::message::Json;
 use crate::message::media::Media;
-use crate::message::{Json, Usage};
 use crate::permission::Permissions;
 use crate::policy::{RestartPolicy, RetryPolicy};
 use crate::schema::Schema;
@@ -108,60 +110,6 @@ pub enum ThinkingMode {
     },
     /// The model does not think.
     Disabled,
-}
-
-/// Prices of a model's tokens, in US dollars per million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Price {
-    /// Price of uncached input.
-    pub input: f64,
-    /// Price of output.
-    pub output: f64,
-    /// Price of input that is read from the provider's cache.
-    pub cache_read: f64,
-    /// Price of input that is written to the provider's cache.
-    pub cache_write: f64,
-}
-
-impl Price {
-    /// Returns the prices in units of the input price, or `None` if the input costs nothing.
-    #[must_use]
-    pub fn relative(&self) -> Option<RelativePrice> {
-        (self.input > 0.0).then(|| RelativePrice {
-            write: self.cache_write / self.input,
-            read: self.cache_read / self.input,
-            output: self.output / self.input,
-        })
-    }
-
-    /// Returns the cost of `usage` in US dollars.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-    pub fn cost(&self, usage: &Usage) -> f64 {
-        (usage.input as f64 * self.input
-            + usage.output as f64 * self.output
-            + usage.cache_read as f64 * self.cache_read
-            + usage.cache_write as f64 * self.cache_write)
-            / 1e6
-    }
-}
-
-/// Prices relative to one uncached input token.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RelativePrice {
-    /// Price of an input token that is written to the cache.
-    pub write: f64,
-    /// Price of an input token that is read from the cache.
-    pub read: f64,
-    /// Price of an output token.
-    pub output: f64,
-}
-
-impl Default for RelativePrice {
-    /// Returns the ratios that Anthropic publishes for a cache of five minutes.
-    fn default() -> Self {
-        Self { write: 1.25, read: 0.1, output: 5.0 }
-    }
 }
 
 /// An agent definition: the settings shared by every agent that is started from it.

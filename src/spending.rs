@@ -50,13 +50,55 @@ pub struct Spending {
     pub usage: Usage,
     /// The cost, summed; `None` when the price of some call is unknown.
     pub cost: Option<Usd>,
+    /// Number of requests that were announced.
+    #[serde(default)]
+    pub requests: u64,
+    /// Those of them whose end nobody knows. They are in no other sum.
+    #[serde(default)]
+    pub unsettled: Unsettled,
+}
+
+/// Requests that were announced and of which no record tells the end, because the process died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsettled {
+    /// Their number.
+    pub requests: u64,
+    /// The most that they can have cost; `None` when the price of one is unknown.
+    pub most: Option<Usd>,
+}
+
+impl Unsettled {
+    /// Returns the most that they can have cost, in US dollars; `None` when the price of one is unknown.
+    #[must_use]
+    pub fn most_usd(&self) -> Option<f64> {
+        self.most.map(Usd::dollars)
+    }
+}
+
+impl Default for Unsettled {
+    /// Returns no requests, which cost nothing.
+    fn default() -> Self {
+        Self { requests: 0, most: Some(Usd::default()) }
+    }
 }
 
 impl Spending {
     /// Returns the spending of one recorded call; `cost_usd` is `None` if the model has no price.
     #[must_use]
     pub fn of_call(usage: Usage, cost_usd: Option<f64>) -> Self {
-        Self { usage, cost: cost_usd.map(Usd::from_dollars) }
+        Self { usage, cost: cost_usd.map(Usd::from_dollars), ..Self::default() }
+    }
+
+    /// Returns the spending of a request that was announced and has not ended.
+    #[must_use]
+    pub fn of_request() -> Self {
+        Self { requests: 1, ..Self::default() }
+    }
+
+    /// Returns what is known of the spending of a request whose end nobody knows.
+    #[must_use]
+    pub fn of_lost(most: Option<Usd>) -> Self {
+        Self { unsettled: Unsettled { requests: 1, most }, ..Self::default() }
     }
 
     /// Returns the cost in US dollars; `None` when the price of some call is unknown.
@@ -69,7 +111,8 @@ impl Spending {
 impl Default for Spending {
     /// Returns the spending of no calls, which is zero.
     fn default() -> Self {
-        Self { usage: Usage::default(), cost: Some(Usd::default()) }
+        let (usage, cost, unsettled) = (Usage::default(), Some(Usd::default()), Default::default());
+        Self { usage, cost, requests: 0, unsettled }
     }
 }
 
@@ -77,6 +120,10 @@ impl AddAssign for Spending {
     fn add_assign(&mut self, other: Self) {
         self.usage += other.usage;
         self.cost = self.cost.zip(other.cost).map(|(sum, more)| sum + more);
+        self.requests += other.requests;
+        self.unsettled.requests += other.unsettled.requests;
+        let most = self.unsettled.most.zip(other.unsettled.most);
+        self.unsettled.most = most.map(|(sum, more)| sum + more);
     }
 }
 

@@ -210,13 +210,22 @@ impl TurnStarted {
     }
 }
 
-/// `model.requested`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// `model.requested`: announces one request, before it leaves. What follows it settles it: a reply, or a
+/// failure, which a call that was cut is too. A request that no record settles was lost with its process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelRequested {
     /// Turn of the call.
     pub turn: u32,
+    /// Number of the request within the turn, from 1. Each one that may have been sent counts: another
+    /// attempt, one to another model, and one that a later process makes again. A request with the number of
+    /// the one before stands in its place: that one was not sent.
+    #[serde(default = "first_attempt")]
+    pub attempt: u32,
     /// The model's name in the configuration.
     pub model: Name,
+    /// The agent's own model, if the other stands in for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_in_for: Option<Name>,
     /// Number of messages in the view.
     pub messages: usize,
     /// Size of the request body's messages in bytes.
@@ -227,6 +236,14 @@ pub struct ModelRequested {
     /// Tokens that the whole request is expected to hold, by the agent's measure.
     #[serde(default)]
     pub expected_tokens: u64,
+    /// The most that the call is expected to cost, in US dollars: with a reply as long as it may be;
+    /// absent if the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_usd: Option<f64>,
+}
+
+fn first_attempt() -> u32 {
+    1
 }
 
 /// `model.responded`.
@@ -277,6 +294,13 @@ pub struct ModelFailed {
     /// Tokens and price of the part of the reply that had arrived, if any had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
+    /// Source of the number of input tokens in `spent`.
+    #[serde(default, skip_serializing_if = "UsageSource::is_reported")]
+    pub usage_source: UsageSource,
+    /// True if callsheet cut the call, because its agent had to end or its run to stop. An agent that goes on
+    /// makes the call again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
 }
 
 /// `tool.intended`.

@@ -34,8 +34,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
-    AgentSpawned, ModelRequested, ModelResponded, Outcome, Program, Shortfalls, ToolFinished,
-    ToolIntended,
+    AgentSpawned, ModelResponded, Outcome, Program, Shortfalls, ToolFinished, ToolIntended,
 };
 
 #[derive(Clone, Debug)]
@@ -90,8 +89,8 @@ pub struct Machine {
     /// The tool of a call without which the agent may not go on.
     fails_for: Option<String>,
     provider: ProviderWork,
-    /// The model call that was announced last.
-    requested: Option<ModelRequested>,
+    /// Number of requests that were announced in the turn.
+    requests: u32,
     /// True from the beginning of the turn that hands over what there is.
     handing_over: bool,
     /// The last text that the agent wrote beside its calls.
@@ -145,7 +144,7 @@ impl Machine {
             gave_up: None,
             fails_for: None,
             provider: ProviderWork::default(),
-            requested: None,
+            requests: 0,
             handing_over: false,
             last_text: String::new(),
             last_output: None,
@@ -242,10 +241,11 @@ impl Machine {
         self.last_output.as_ref()
     }
 
-    /// Returns the announced model call without a reply, which is made again in the same turn.
+    /// Returns the number of requests that the turn has announced, if it has no reply: its call is made
+    /// again in the same turn.
     #[must_use]
-    pub fn announced(&self) -> Option<&ModelRequested> {
-        self.requested.as_ref().filter(|_| matches!(self.phase, Phase::Calling))
+    pub fn announced(&self) -> Option<u32> {
+        matches!(self.phase, Phase::Calling).then_some(self.requests)
     }
 
     /// Returns true if the outcome is recorded.
@@ -332,6 +332,7 @@ impl Machine {
                 }
                 self.turn = started.turn;
                 self.handing_over = started.hand_over;
+                self.requests = 0;
                 self.summaries.turn_started();
                 self.snip = None;
                 self.phase = Phase::Calling;
@@ -349,9 +350,10 @@ impl Machine {
                 }
             }
             Event::ModelRequested(requested) => {
-                self.measure.begin_with(&requested.model, requested.head_tokens);
+                self.requests = self.requests.max(requested.attempt);
+                let own = requested.stands_in_for.as_ref().unwrap_or(&requested.model);
+                self.measure.begin_with(own, requested.head_tokens);
                 self.measure.request(self.view.extent());
-                self.requested = Some(requested.clone());
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed) => {
@@ -384,6 +386,10 @@ impl Machine {
             }
             Event::CompactionFailed(failed) => {
                 self.usage += failed.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+                if failed.cut {
+                    self.summaries.forget_lost();
+                    return Ok(());
+                }
                 let reactive =
                     matches!(self.summaries.asked(), Some((CompactionTrigger::Reactive, _)));
                 if let Some(refused) = self.refused.take_if(|_| failed.blocked && reactive) {
@@ -709,6 +715,8 @@ mod tests {
                 context_tokens,
                 window_tokens,
                 spent,
+                usage_source: Default::default(),
+                cut: false,
             };
             machine.apply(&failed.into()).expect("legal");
         };
@@ -777,6 +785,7 @@ mod tests {
                 reason: "no".to_owned(),
                 blocked: false,
                 spent: None,
+                cut: false,
             };
             machine.apply(&failed.into()).expect("legal");
             assert!(matches!(machine.next(), Step::CallModel { turn: 3, .. }));
@@ -808,6 +817,8 @@ mod tests {
             context_tokens: None,
             window_tokens: None,
             spent: None,
+            usage_source: Default::default(),
+            cut: false,
         })
     }
 

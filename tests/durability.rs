@@ -1,6 +1,7 @@
 //! Journals, resumes, retries and forks, over crashes, damage and full disks.
 
 mod accept;
+mod bill;
 mod continuations;
 mod corpus;
 mod crash;

@@ -29,11 +29,14 @@ pub(crate) fn turn_of(
     let block = json!({ "type": "tool_result", "tool_use_id": call, "content": result });
     let requested = ModelRequested {
         turn,
+        attempt: 1,
         model: model.clone(),
+        stands_in_for: None,
         messages: turn as usize,
         bytes: reply.len() + result.len(),
         head_tokens: 1_000,
         expected_tokens: 2_000,
+        most_usd: None,
     };
     let responded = ModelResponded {
         turn,

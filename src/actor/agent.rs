@@ -6,6 +6,7 @@
 //! waits. A decision about a long context takes long: the agent waits for a processor beside its mailbox, and
 //! then decides while another thread does what its own would have done.
 
+mod grace;
 mod past;
 mod sending;
 mod summaries;
@@ -39,10 +40,8 @@ use crate::event::{Event, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
-use crate::run_machine::Haste;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{OnUnknown, OutputFormat};
-use crate::tool::process;
 use crate::turn::{AgentEnded, Outcome};
 use crate::turn_boundary::{self, Action, Ahead, Terms};
 use crate::turn_machine::Machine;
@@ -203,17 +202,7 @@ impl Actor for Agent {
                 self.summarised(&myself, state, number, *answer);
             }
             AgentMsg::GraceOver { step } if step == state.step && !state.finishing => {
-                // The number of the step grows, so that a result that the aborted step has already
-                // mailed is ignored. The end is recorded only when nothing of the step is at work:
-                // its futures are dropped, and with them the process groups of its calls. A step
-                // that cannot be dropped keeps the agent, until the supervisor kills it.
-                state.gave_up = true;
-                let given_up = std::mem::take(&mut state.steps).give_up();
-                self.start(&myself, state, async move {
-                    given_up.await;
-                    process::killed_groups_are_gone().await;
-                    Ok(Vec::new())
-                });
+                self.grace_over(&myself, state);
             }
             AgentMsg::GraceOver { .. } => {}
         }
@@ -262,40 +251,6 @@ impl Agent {
         Ok(())
     }
 
-    /// Stops without an outcome, once a reply that is on its way has come: it is paid for.
-    fn interrupt(&self, myself: &ActorRef<AgentMsg>, state: &mut State, haste: Haste) {
-        let waits = state.busy && state.is_calling && state.ending.is_none();
-        if !waits {
-            return self.end(myself, state, Ending::Interrupted);
-        }
-        state.ending = Some(Ending::Interrupted);
-        state.cancel.cancel();
-        match haste {
-            Haste::WithinGrace => self.give_grace(myself, state.step),
-            // The supervisor has the patience that the reply needs.
-            Haste::AfterReply => {}
-        }
-    }
-
-    fn end(&self, myself: &ActorRef<AgentMsg>, state: &mut State, ending: Ending) {
-        if state.ending.is_some() {
-            return;
-        }
-        state.ending = Some(ending);
-        state.cancel.cancel();
-        state.abandon.cancel();
-        if !state.busy {
-            return self.advance(myself, state);
-        }
-        self.give_grace(myself, state.step);
-    }
-
-    /// Gives a step the grace period of the limits. The extra second is for recording the results.
-    fn give_grace(&self, myself: &ActorRef<AgentMsg>, step: u64) {
-        let grace = self.services.limits.grace_period + std::time::Duration::from_secs(1);
-        myself.send_after(grace, move || AgentMsg::GraceOver { step });
-    }
-
     /// Starts the next step, as the records and a pending end demand.
     fn advance(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
         if state.machine.is_ended() {
@@ -304,6 +259,10 @@ impl Agent {
         }
         match &state.ending {
             Some(Ending::Interrupted) => {
+                if let Some(spent) = Self::drop_ahead(state) {
+                    let cut = compaction_step::cut(&SummaryError::Stopped, Some(spent));
+                    return self.record(myself, state, vec![cut]);
+                }
                 self.services.addresses.agents.remove(&self.id);
                 return myself.stop(None);
             }

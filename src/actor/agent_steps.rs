@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
 
 use super::briefing::Briefing;
+use super::call_records::{self, CallRecords, Last};
 use super::compaction_step::Announcement;
 use super::fallback::{self, Source};
 use super::given::Given;
 use super::mail::StepError;
-use super::model_call::{self, Answered, CallError, Caller, Last};
+use super::model_call::{self, Answered, CallError, Caller, Payer};
 use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
 use super::unknown::{self, Settled};
@@ -29,8 +30,7 @@ use crate::model::Request;
 use crate::tool::environment::Environment;
 use crate::tool::{ToolSpec, bash};
 use crate::turn::{
-    AgentEnded, Command, Effect, ModelRequested, ModelResponded, Outcome, Program, ToolIntended,
-    TurnStarted,
+    AgentEnded, Command, Effect, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
 use crate::turn_machine::{PendingCall, RUN, reply};
 
@@ -65,8 +65,8 @@ pub struct ModelTurn {
     pub expected_tokens: u64,
     /// The ids of all tool calls in the conversation so far.
     pub call_ids: Arc<HashSet<String>>,
-    /// The earlier announcement of the turn's model call, if the call is made again.
-    pub announced: Option<ModelRequested>,
+    /// Number of requests that the turn has announced, if its call is made again.
+    pub announced: Option<u32>,
     /// True if the reply hands over what there is, because the turns are used up.
     pub hand_over: bool,
     /// Number of replies in a row, before this one, whose stream broke.
@@ -109,52 +109,29 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     if announced.is_none() {
         before.push(TurnStarted { turn, message, hand_over }.into());
     }
-    let bytes = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
-    let messages = request.pieces.len();
-    let head_tokens = briefing.head_tokens;
-    let requested = ModelRequested {
+    let source = source.as_ref();
+    let records = CallRecords {
+        context: &context,
         turn,
-        model: service.spec.name.clone(),
-        messages,
-        bytes,
-        head_tokens,
+        own: &service.spec.name,
+        head_tokens: briefing.head_tokens,
         expected_tokens,
+        before,
+        durable: summary,
+        attempt: announced.unwrap_or(0),
+        was_sent: true,
+        made: Vec::new(),
     };
-    // A call that is made again is announced only if it differs from its earlier announcement,
-    // however often it was interrupted.
-    if announced.as_ref() != Some(&requested) {
-        before.push(requested.into());
-    }
-    let mut records = context.record(before).await?;
-    if let Some(durable) = summary {
-        // The summary's announcement is durable, so its writing may begin.
-        let _ = durable.send(());
-    }
-
-    let (prefix, source) = (&briefing.prefix, source.as_ref());
-    let caller = Caller { context: &context, turn, expected_tokens, made_smaller, source, prefix };
-    let ahead = tokio::select! {
-        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
-        ahead = prefix.ready() => ahead,
-    };
-    let reply = model_call::call(
-        &context.services,
-        service,
-        request,
-        &context.answers.permits,
-        Some(caller),
-        &context.cancel,
-    )
-    .await;
-    drop(ahead);
+    let prefix = &briefing.prefix;
+    let mut payer = Payer::Agent(Box::new(Caller { records, made_smaller, source, prefix }));
+    let (permits, cancel) = (&context.answers.permits, &context.cancel);
+    let services = &context.services;
+    let reply = model_call::call(services, service, request, permits, &mut payer, cancel).await;
+    let mut records = payer.into_records();
     let Answered { mut reply, by } = match reply {
         Ok(answered) => answered,
-        Err(CallError::Cancelled) => return Err(StepError::Cancelled),
+        Err(CallError::Cancelled | CallError::Model(_)) => return Ok(records),
         Err(CallError::Journal(error)) => return Err(error.into()),
-        Err(CallError::Model { record, .. }) => {
-            records.extend(record);
-            return Ok(records);
-        }
     };
     if by.spec.name != service.spec.name {
         // The agent's own model could not read it.
@@ -175,7 +152,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         if source.is_some() && fallback::is_due(&error, breaks + 1) {
             service.health.give_up();
         }
-        model_call::broken(service, turn, breaks + 1, &error, last)
+        call_records::broken(service, turn, breaks + 1, &error, last)
     });
     let responded = ModelResponded {
         turn,

@@ -106,8 +106,12 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
     before.push(announced(&due).into());
     let mut records = context.record(before).await?;
     let covered = Covered::by(&due);
+    let paid = source.clone();
     let answer = tokio::select! {
-        () = context.cancel.cancelled() => return Err(StepError::Cancelled),
+        () = context.cancel.cancelled() => {
+            records.extend(context.record([cut(&SummaryError::Stopped, paid.cost())]).await?);
+            return Ok(records);
+        }
         answer = write(&context, due, source) => answer?,
     };
     records.extend(apply(context, layer, covered, answer, held).await?);
@@ -225,5 +229,10 @@ async fn conclusion(
 /// Makes the event that says why there is no summary, and what the attempt cost.
 pub fn failed(error: &SummaryError, spent: Option<Spent>) -> Event {
     let blocked = matches!(error, SummaryError::Blocked(_));
-    CompactionFailed { reason: error.to_string(), blocked, spent }.into()
+    CompactionFailed { reason: error.to_string(), blocked, spent, cut: false }.into()
+}
+
+/// Makes the event that says that a summary was cut, and what it had cost: the agent asks again if it goes on.
+pub fn cut(error: &SummaryError, spent: Option<Spent>) -> Event {
+    CompactionFailed { reason: error.to_string(), blocked: false, spent, cut: true }.into()
 }

@@ -4,7 +4,8 @@
 use tokio_util::sync::CancellationToken;
 
 use super::fallback::Use;
-use super::gateway::{self, Permits, Wanted};
+use super::gateway::{self, Permit, Permits, Wanted};
+use super::meter::Meter;
 use super::services::Services;
 use super::warm_up::Prefix;
 use crate::admission::CallEnd;
@@ -13,14 +14,33 @@ use crate::message::StopReason;
 use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
 use crate::redaction::LiveRedactor;
 
-/// The caller was cancelled.
-pub(super) struct Cancelled;
-
-/// The end of an attempt.
-pub(super) enum Attempt {
-    Ended(Result<Reply, ModelError>),
-    /// The model was given up while the call waited for a permit.
+/// What became of the wish for a permit.
+pub(super) enum Granted<'a> {
+    /// The permit; `None` if the provider has no gateway.
+    Permit(Option<Permit<'a>>),
+    /// The model was given up while the call waited.
     GivenUp,
+    /// The caller was cancelled.
+    Cancelled,
+}
+
+/// Waits for a permit. `has_next` says that another model can be called instead of waiting.
+pub(super) async fn permit<'a>(
+    services: &Services,
+    using: &mut Use<'_>,
+    has_next: bool,
+    permits: &'a Permits,
+    wanted: Wanted,
+    cancel: &CancellationToken,
+) -> Granted<'a> {
+    let service = using.service;
+    let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
+    // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
+    tokio::select! {
+        () = cancel.cancelled() => Granted::Cancelled,
+        permit = acquire => Granted::Permit(permit),
+        () = using.given_up(), if has_next => Granted::GivenUp,
+    }
 }
 
 /// The request of an attempt, and who makes it.
@@ -29,36 +49,33 @@ pub(super) struct Try<'a> {
     pub(super) request: &'a Request,
     /// Number of the attempt, from 1.
     pub(super) attempt: u32,
-    pub(super) permits: &'a Permits,
-    pub(super) wanted: Wanted,
-    /// Ends a wait for a permit.
-    pub(super) cancel: &'a CancellationToken,
-    /// Ends a call that was made.
+    /// Ends the call.
     pub(super) abandon: &'a CancellationToken,
     pub(super) agent: Option<&'a AgentId>,
     pub(super) prefix: Option<&'a Prefix>,
+    pub(super) meter: &'a Meter,
+    /// The tokens that the request is expected to hold.
+    pub(super) expected: u64,
 }
 
-/// Makes the attempt. `has_next` says that another model can be called instead of waiting for a permit.
-pub(super) async fn one_attempt(
+/// Makes the attempt. `has_next` says that another model can be called after it. Returns `None` if it was cut;
+/// the meter then knows what it cost.
+pub(super) async fn send(
     services: &Services,
     using: &mut Use<'_>,
     has_next: bool,
+    permit: Option<Permit<'_>>,
     one: Try<'_>,
-) -> Result<Attempt, Cancelled> {
-    let Try { request, attempt, permits, wanted, cancel, abandon, agent, prefix } = one;
+) -> Option<Result<Reply, ModelError>> {
+    let Try { request, attempt, abandon, agent, prefix, meter, expected } = one;
     let service = using.service;
-    let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
-    // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
-    let permit = tokio::select! {
-        () = cancel.cancelled() => return Err(Cancelled),
-        permit = acquire => permit,
-        () = using.given_up(), if has_next => return Ok(Attempt::GivenUp),
-    };
     let Some(permit) = permit else {
         let message = "the provider has no gateway";
-        return Ok(Attempt::Ended(Err(ModelError::new(ErrorClass::Connection, message))));
+        return Some(Err(ModelError::new(ErrorClass::Connection, message)));
     };
+    if abandon.is_cancelled() {
+        return None;
+    }
     let secrets = &services.secrets;
     let mut live = LiveRedactor::new(secrets);
     let mut is_taken = false;
@@ -69,6 +86,8 @@ pub(super) async fn one_attempt(
             is_taken = true;
             service.note_taken();
             permit.taken(told);
+        } else if let Delta::Spent(usage) = delta {
+            return meter.told(usage);
         } else if let Some(prefix) = unread.take() {
             prefix.begun();
         }
@@ -76,7 +95,7 @@ pub(super) async fn one_attempt(
         let text = match delta {
             Delta::Text(text) => live.push(text),
             Delta::Tool(_) => live.finish(),
-            Delta::Taken(_) | Delta::Alive => String::new(),
+            Delta::Taken(_) | Delta::Spent(_) | Delta::Alive => String::new(),
         };
         if !text.is_empty() {
             services.watcher.arrived(agent, Delta::Text(&text));
@@ -85,11 +104,12 @@ pub(super) async fn one_attempt(
             Delta::Text(_) if text.is_empty() => services.watcher.arrived(agent, Delta::Alive),
             Delta::Text(_) => {}
             Delta::Tool(_) | Delta::Alive => services.watcher.arrived(agent, delta),
-            Delta::Taken(_) => {}
+            Delta::Taken(_) | Delta::Spent(_) => {}
         }
     };
+    meter.begin(expected);
     let mut result = tokio::select! {
-        () = abandon.cancelled() => return Err(Cancelled),
+        () = abandon.cancelled() => return None,
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
     if result.is_ok() && !is_taken {
@@ -129,7 +149,7 @@ pub(super) async fn one_attempt(
         CallEnd::QuotaExhausted { .. } if has_next => CallEnd::Abandoned,
         end => end,
     });
-    Ok(Attempt::Ended(result))
+    Some(result)
 }
 
 /// Returns what the end of a call means for the other calls to the provider.

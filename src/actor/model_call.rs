@@ -9,22 +9,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::call_records::{self, CallRecords, Then};
 use super::fallback::{self, Source, Use};
 use super::gateway::{self, Permits, Wanted};
-use super::model_attempt::{Attempt, Cancelled, Try, one_attempt};
+use super::meter::Meter;
+use super::model_attempt::{Granted, Try, permit, send};
 use super::model_service::ModelService;
 use super::services::Services;
-use super::step::StepContext;
 use super::warm_up::Prefix;
-use crate::context::Spent;
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
-use crate::failure::{Failure, FailureKind};
-use crate::id::Name;
+use crate::failure::FailureKind;
 use crate::journal::JournalError;
-use crate::message::Usage;
+use crate::message::UsageSource;
 use crate::model::{ErrorClass, ModelError, Reply, Request};
-use crate::turn::ModelFailed;
 use crate::turn_boundary::LEAST_OUTPUT_TOKENS;
 
 /// Most attempts of a call that writes a summary. An agent can go on without it: a record that needs no
@@ -37,21 +35,55 @@ const SUMMARY_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a request that are about one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The agent that makes a call, for the records.
-#[derive(Clone, Copy, Debug)]
+/// Who makes a call, and pays for it.
+#[derive(Debug)]
+pub enum Payer<'a> {
+    /// An agent.
+    Agent(Box<Caller<'a>>),
+    /// The agent that a summary is written for.
+    Summary {
+        /// Counts what the calls of the summary cost.
+        meter: &'a Meter,
+        /// The tokens that the request is expected to hold.
+        expected_tokens: u64,
+    },
+}
+
+/// The agent that makes a call.
+#[derive(Debug)]
 pub struct Caller<'a> {
-    /// The step that makes the call.
-    pub context: &'a StepContext,
-    /// The turn that the call belongs to.
-    pub turn: u32,
-    /// The tokens that the request is expected to hold.
-    pub expected_tokens: u64,
+    /// The records of the call.
+    pub(super) records: CallRecords<'a>,
     /// True if the request before was refused as too long, and this one is smaller.
-    pub made_smaller: bool,
+    pub(super) made_smaller: bool,
     /// What the request was rendered from, if the model has fallbacks.
-    pub source: Option<&'a Source>,
+    pub(super) source: Option<&'a Source>,
     /// The front of the request as an entry of the provider's cache.
-    pub prefix: &'a Prefix,
+    pub(super) prefix: &'a Prefix,
+}
+
+impl<'a> Payer<'a> {
+    fn caller(&self) -> Option<&Caller<'a>> {
+        match self {
+            Self::Agent(caller) => Some(caller),
+            Self::Summary { .. } => None,
+        }
+    }
+
+    /// Returns the records of the call.
+    pub(super) fn into_records(self) -> Vec<SharedRecord> {
+        match self {
+            Self::Agent(caller) => caller.records.made,
+            Self::Summary { .. } => Vec::new(),
+        }
+    }
+
+    fn records(&mut self) -> Option<&mut CallRecords<'a>> {
+        match self {
+            Self::Agent(caller) => Some(&mut caller.records),
+            Self::Summary { .. } => None,
+        }
+    }
 }
 
 /// A reply, and the model that gave it.
@@ -66,25 +98,12 @@ pub struct Answered<'a> {
 /// The reason why a call gave no reply after all its attempts.
 #[derive(Debug)]
 pub enum CallError {
-    /// The model failed.
-    Model {
-        /// The error of the last attempt.
-        error: ModelError,
-        /// The record of the last attempt, if the attempts of this caller are recorded.
-        record: Option<SharedRecord>,
-        /// The tokens of all attempts, if they are not recorded.
-        lost: Usage,
-    },
+    /// The model failed, with the error of the last attempt.
+    Model(ModelError),
     /// The caller was cancelled.
     Cancelled,
     /// The journal failed.
     Journal(JournalError),
-}
-
-impl From<Cancelled> for CallError {
-    fn from(Cancelled: Cancelled) -> Self {
-        Self::Cancelled
-    }
 }
 
 impl From<JournalError> for CallError {
@@ -112,8 +131,8 @@ enum Next<'a> {
 }
 
 /// Makes a call, and makes it again as long as the retry policy allows, to a fallback of the model if it
-/// cannot be called. Failed attempts are recorded for the caller, if one is given. A call without one
-/// writes a summary: it is tried twice at most, and its failures do not count against the provider.
+/// cannot be called. Each request of an agent is announced and settled by its records. A call for a summary is
+/// tried twice at most, and its failures do not count against the provider.
 ///
 /// # Errors
 /// Returns the last attempt's error, the cancellation, or the journal's error.
@@ -122,15 +141,20 @@ pub async fn call<'a>(
     own: &'a ModelService,
     mut request: Request,
     permits: &Permits,
-    caller: Option<Caller<'_>>,
+    payer: &mut Payer<'_>,
     cancel: &CancellationToken,
 ) -> Result<Answered<'a>, CallError> {
     let mut attempt = 1;
-    // The tokens of failed attempts, for a caller whose attempts are not recorded.
-    let mut lost = Usage::default();
-    let agent = caller.map(|caller| &caller.context.agent);
-    let expected = caller.map_or_else(|| tokens(&request), |caller| caller.expected_tokens);
-    let source = caller.and_then(|caller| caller.source);
+    let own_meter = Meter::default();
+    let (meter, expected, source, made_smaller, prefix) = match payer {
+        Payer::Agent(caller) => {
+            let expected = caller.records.expected_tokens;
+            (&own_meter, expected, caller.source, caller.made_smaller, Some(caller.prefix))
+        }
+        Payer::Summary { meter, expected_tokens } => (*meter, *expected_tokens, None, false, None),
+    };
+    let agent = payer.caller().map(|caller| &caller.records.context.agent).cloned();
+    let abandon = payer.caller().map_or(cancel, |caller| &caller.records.context.abandon).clone();
     let since = gateway::first_attempt(services);
     let mut using = match source {
         Some(_) => fallback::first(services, own, expected),
@@ -140,45 +164,82 @@ pub async fn call<'a>(
     if let Some((source, original)) = original.as_ref().filter(|_| !using.is_of(own)) {
         request = source.request(using.service, original);
     }
+    // The first announcement shares the batch of the turn, so it comes before the permit.
+    if let Some(records) = payer.records() {
+        records.announce(&using.service.spec, &request).await?;
+    }
+    let mut is_announced = true;
+    let ahead = match prefix {
+        Some(prefix) => tokio::select! {
+            () = cancel.cancelled() => None,
+            ahead = prefix.ready() => Some(ahead),
+        },
+        None => None,
+    };
     // The calls that the provider had taken when this one began, or was refused last.
     let mut taken = using.service.taken();
     // The end of the call's own pause after a refusal.
     let mut ready = Instant::now();
-    loop {
+    let answered = loop {
         let service = using.service;
         let has_next = source.is_some() && fallback::has_next(services, own, service, expected);
         let pause = ready.saturating_duration_since(Instant::now());
         let wanted = Wanted { since, tokens: tokens(&request), pause };
-        let prefix = caller.map(|caller| caller.prefix).filter(|_| using.is_of(own));
-        let abandon = caller.map_or(cancel, |caller| &caller.context.abandon);
-        let one =
-            Try { request: &request, attempt, permits, wanted, cancel, abandon, agent, prefix };
-        let attempted = match one_attempt(services, &mut using, has_next, one).await? {
-            Attempt::Ended(attempted) => attempted,
-            Attempt::GivenUp => {
+        let permit = match permit(services, &mut using, has_next, permits, wanted, cancel).await {
+            Granted::Permit(permit) => permit,
+            Granted::GivenUp => {
                 let other = fallback::next(services, own, service, expected);
                 if let Some((other, (source, original))) = other.zip(original.as_ref()) {
                     request = source.request(other.service, original);
                     (taken, attempt, using) = (other.service.taken(), 1, other);
+                    is_announced = false;
                 }
                 continue;
             }
-        };
-        let mut error = match attempted {
-            Ok(reply) => {
-                using.is_well();
-                let usage = match lost == Usage::default() {
-                    true => reply.usage,
-                    false => reply.usage.or_expected(expected).0 + lost,
-                };
-                return Ok(Answered { reply: Reply { usage, ..reply }, by: service });
+            Granted::Cancelled => {
+                if let Some(records) = payer.records().filter(|_| is_announced) {
+                    records.cut(&service.spec, attempt, None).await?;
+                }
+                return Err(CallError::Cancelled);
             }
-            Err(error) => error,
         };
-        // A provider that had begun to write has read the request.
-        error.usage.iter_mut().for_each(|usage| **usage = usage.or_expected(expected).0);
+        if let Some(records) = payer.records().filter(|_| !is_announced) {
+            records.announce(&service.spec, &request).await?;
+        }
+        is_announced = false;
+        let prefix = prefix.filter(|_| using.is_of(own));
+        let abandon = &abandon;
+        let one = Try {
+            request: &request,
+            attempt,
+            abandon,
+            agent: agent.as_ref(),
+            prefix,
+            meter,
+            expected,
+        };
+        let sent = send(services, &mut using, has_next, permit, one).await;
+        if let Some(records) = payer.records() {
+            records.was_sent = true;
+        }
+        let mut error = match sent {
+            Some(Ok(reply)) => {
+                using.is_well();
+                meter.end(reply.usage.or_expected(expected).0);
+                break Answered { reply, by: service };
+            }
+            Some(Err(error)) => error,
+            None => {
+                if let Some(records) = payer.records() {
+                    records.cut(&service.spec, attempt, meter.open()).await?;
+                }
+                return Err(CallError::Cancelled);
+            }
+        };
+        let usage_source = estimated(&mut error, expected);
+        meter.end(error.usage.as_deref().copied().unwrap_or_default());
         // A prompt alone cannot be made smaller.
-        if caller.is_some_and(|caller| !caller.made_smaller) && request.pieces.len() > 1 {
+        if payer.caller().is_some() && !made_smaller && request.pieces.len() > 1 {
             error = suspected(error, expected, service.spec.context_window);
         }
         note_what_is_missing(&error, service);
@@ -190,20 +251,21 @@ pub async fn call<'a>(
             true => fallback::next(services, own, service, expected),
             false => None,
         };
+        let is_agent = payer.caller().is_some();
         let next = match next(&error, service, attempt, &request) {
             _ if let Some(other) = other => Next::Other(other),
             // A quota is waited for, however often its end is tried in vain.
-            _ if caller.is_some() && waits_for_quota(&error, service) => {
+            _ if is_agent && waits_for_quota(&error, service) => {
                 Next::QuotaClosed(error.retry_after.unwrap_or(service.retry.max_interval))
             }
-            Next::Again(pause) if caller.is_none() => match attempt >= SUMMARY_ATTEMPTS {
+            Next::Again(pause) if !is_agent => match attempt >= SUMMARY_ATTEMPTS {
                 true => Next::GiveUp,
                 false if pause > SUMMARY_PAUSE => Next::GiveUp,
                 false => Next::Again(pause),
             },
             // The gateway makes everybody wait, and lets the oldest call go first.
             Next::Again(pause) if is_parked(&error, service) => Next::Parked(pause),
-            Next::GiveUp if caller.is_some() && is_parked(&error, service) && is_no_attempt => {
+            Next::GiveUp if is_agent && is_parked(&error, service) && is_no_attempt => {
                 Next::Parked(error.retry_after.unwrap_or(service.retry.initial_interval))
             }
             next => next,
@@ -216,15 +278,14 @@ pub async fn call<'a>(
             Next::Smaller(_) | Next::Plain | Next::WithoutSchema => Then::Again(Duration::ZERO),
             Next::Other(other) => Then::Other(&other.service.spec.name),
         };
-        let record = match caller {
-            Some(caller) => record(caller, service, attempt, &error, then).await?,
-            None => {
-                lost += error.usage.as_deref().copied().unwrap_or_default();
-                None
-            }
-        };
+        if let Some(records) = payer.records() {
+            let spec = &service.spec;
+            let failed =
+                call_records::failed(records.turn, spec, attempt, &error, usage_source, then);
+            records.failed(failed).await?;
+        }
         match next {
-            Next::GiveUp => return Err(CallError::Model { error, record, lost }),
+            Next::GiveUp => return Err(CallError::Model(error)),
             Next::Again(pause) => {
                 tokio::select! {
                     () = cancel.cancelled() => return Err(CallError::Cancelled),
@@ -250,16 +311,18 @@ pub async fn call<'a>(
             }
         }
         attempt += 1;
-    }
+    };
+    drop(ahead);
+    Ok(answered)
 }
 
-/// What follows after a failed attempt, for its record.
-#[derive(Clone, Copy)]
-enum Then<'a> {
-    Nothing,
-    Again(Duration),
-    /// Another model is called at once.
-    Other(&'a Name),
+/// Completes the tokens of an attempt that failed, and returns the source of its input. A provider that had begun
+/// to write has read the request; one that never said anything is not taken to have charged for it.
+fn estimated(error: &mut ModelError, expected: u64) -> UsageSource {
+    let Some(usage) = &mut error.usage else { return UsageSource::Reported };
+    let (complete, source) = usage.or_expected(expected);
+    **usage = complete;
+    source
 }
 
 /// Returns an estimate of the tokens of a request, its reply included.
@@ -308,77 +371,6 @@ fn note_what_is_missing(error: &ModelError, service: &ModelService) {
     if service.known_capabilities.lose(capability) {
         let (model, capability) = (&service.spec.name, capability.name());
         tracing::warn!(%model, capability, %error, "refused by the provider: going on without");
-    }
-}
-
-/// The choice of what follows after as many attempts as the retry policy allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Last {
-    /// The call failed.
-    Allowed,
-    /// The agent goes on, after the longest pause.
-    Never,
-}
-
-/// Returns the record of a reply that broke after a part of it, with the pause before the next call.
-/// `attempt` is the number of such replies in a row.
-pub(super) fn broken(
-    service: &ModelService,
-    turn: u32,
-    attempt: u32,
-    error: &ModelError,
-    last: Last,
-) -> ModelFailed {
-    let pause = service.retry.pause(attempt, error.class.kind(), fastrand::f64());
-    let pause = pause.map(|pause| error.retry_after.unwrap_or(pause));
-    let pause = match last {
-        Last::Allowed => pause,
-        Last::Never => Some(pause.unwrap_or(service.retry.max_interval)),
-    };
-    // The reply has the tokens.
-    let error = ModelError { usage: None, ..error.clone() };
-    failed(turn, service, attempt, &error, pause.map_or(Then::Nothing, Then::Again))
-}
-
-async fn record(
-    caller: Caller<'_>,
-    service: &ModelService,
-    attempt: u32,
-    error: &ModelError,
-    then: Then<'_>,
-) -> Result<Option<SharedRecord>, JournalError> {
-    let failed = failed(caller.turn, service, attempt, error, then);
-    Ok(caller.context.record([failed]).await?.pop())
-}
-
-fn failed(
-    turn: u32,
-    service: &ModelService,
-    attempt: u32,
-    error: &ModelError,
-    then: Then<'_>,
-) -> ModelFailed {
-    let (pause, next_model) = match then {
-        Then::Nothing => (None, None),
-        Then::Again(pause) => (Some(pause), None),
-        Then::Other(name) => (Some(Duration::ZERO), Some(name.clone())),
-    };
-    let (context_tokens, window_tokens) = error.class.context();
-    let spec = &service.spec;
-    let spent = error.usage.as_deref().map(|usage| Spent {
-        model: spec.name.clone(),
-        usage: *usage,
-        cost_usd: spec.price.map(|price| price.cost(usage)),
-    });
-    ModelFailed {
-        turn,
-        attempt,
-        failure: Failure::new(error.class.kind(), error.message.as_str()),
-        retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
-        next_model,
-        context_tokens,
-        window_tokens,
-        spent,
     }
 }
 

@@ -10,10 +10,12 @@ use tokio::sync::watch;
 
 use super::briefing::Briefing;
 use super::mail::CompactorMsg;
+use super::meter::Meter;
 use super::model_service::ModelService;
 use super::services::Services;
 use super::step::StepContext;
 use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
+use crate::context::Spent;
 use crate::context::layers::summary::SummaryRequest;
 use crate::context::provider::strategy;
 use crate::id::AgentId;
@@ -28,9 +30,16 @@ pub struct Source {
     pub prefix: Option<Arc<Briefing>>,
     /// The request for a provider that writes summaries itself; tried first.
     pub by_provider: Option<Request>,
+    /// Counts what the summary costs.
+    pub(super) meter: Arc<Meter>,
 }
 
 impl Source {
+    /// Returns the cost of the summary so far, if it has cost anything.
+    pub(super) fn cost(&self) -> Option<Spent> {
+        self.meter.cost(&self.service.spec)
+    }
+
     /// Adds the instructions of a hook to the request for a provider that writes summaries itself.
     pub(super) fn instruct(&mut self, instructions: &str) {
         if let Some(request) = &mut self.by_provider {
@@ -73,10 +82,10 @@ pub(super) async fn summarise(
 ) -> SummaryAnswer {
     let services = &context.services;
     let number = services.calls.fetch_add(1, Ordering::Relaxed);
-    let Source { service, prefix, by_provider } = source;
+    let Source { service, prefix, by_provider, meter } = source;
     let (agent, model) = (context.agent.clone(), service.spec.name.clone());
     let prefix = prefix.map(|briefing| (briefing.spec.name.clone(), context.depth));
-    let job = SummaryJob { agent: agent.clone(), number, due, model, prefix, by_provider };
+    let job = SummaryJob { agent: agent.clone(), number, due, model, prefix, by_provider, meter };
     // The wait begins before the question is sent. The compactor ignores a request that it has
     // already, so it does no harm to ask its successor again.
     let answer = context.answers.summaries.expect(number);

@@ -1,7 +1,9 @@
 //! The data of a summary: the request to the compactor, and its answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::meter::Meter;
 use crate::context::Spent;
 use crate::context::layers::summary::{SummaryRequest, Urgency};
 use crate::id::{AgentId, Name};
@@ -25,6 +27,8 @@ pub struct SummaryJob {
     pub prefix: Option<(Name, u32)>,
     /// The request for a provider that writes summaries itself; tried first.
     pub by_provider: Option<Request>,
+    /// Counts what it costs.
+    pub(super) meter: Arc<Meter>,
 }
 
 impl SummaryJob {
@@ -75,7 +79,7 @@ pub struct Summary {
 pub struct NoSummary {
     /// The reason.
     pub error: SummaryError,
-    /// The cost of the attempt, if a model replied.
+    /// The cost of its calls, if there were any.
     pub spent: Option<Spent>,
 }
 
@@ -113,6 +117,9 @@ pub enum SummaryError {
     /// The agent ended before the summary was finished.
     #[error("the agent ended first")]
     TooLate,
+    /// The run stopped before the summary was finished.
+    #[error("the run stopped first")]
+    Stopped,
     /// The summary was not finished within its time limit.
     #[error("no summary after {} s", .0.as_secs_f64())]
     Timeout(Duration),

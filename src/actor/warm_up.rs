@@ -44,7 +44,7 @@ enum Place {
 
 /// A prefix that the calls of all agents of one definition share.
 #[derive(Debug)]
-pub struct Prefix {
+pub(super) struct Prefix {
     entry: watch::Sender<Entry>,
     pays: bool,
 }

@@ -26,41 +26,52 @@ pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
 }
 
 /// Formats a line for each row: tokens and money of its own calls, then with its children's calls
-/// included.
+/// included. Requests whose end nobody knows have a column of their own, if there are any.
 fn table(rows: &[CostRow], state: &RunState) -> String {
     let name = |row: &CostRow| printable::line(&row.name).into_owned();
     let widest = rows.iter().map(|row| name(row).len()).max().unwrap_or(0).max(5);
-    let mut text = format!(
-        "{}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
-        printable::padded("NAME", widest),
+    let total = state.spending();
+    let unsettled = report::unsettled(&total);
+    let line = |name: &str, cells: [String; 9]| {
+        let [input, cached, written, output, cost, lost, all_in, all_out, all] = cells;
+        let lost = unsettled.as_ref().map(|_| format!("{lost:>11}  ")).unwrap_or_default();
+        let name = printable::padded(name, widest);
+        format!(
+            "{name}  {input:>8}  {cached:>8}  {written:>8}  {output:>8}  {cost:>10}  {lost}{all_in:>9}  \
+             {all_out:>9}  {all:>10}\n"
+        )
+    };
+    let head = [
         "IN",
         "CACHED",
         "WRITTEN",
         "OUT",
         "COST",
+        "UNSETTLED",
         "INCL. IN",
         "INCL. OUT",
-        "INCL. COST"
-    );
-    let mut line = |name: &str, own: &Spending, inclusive: &Spending| {
-        text.push_str(&format!(
-            "{}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>9}  {:>9}  {:>10}\n",
-            printable::padded(name, widest),
-            short(own.usage.input),
-            short(own.usage.cache_read),
-            short(own.usage.cache_write),
-            short(own.usage.output),
+        "INCL. COST",
+    ];
+    let cells = |own: &Spending, all: &Spending| {
+        let usage = own.usage;
+        [
+            short(usage.input),
+            short(usage.cache_read),
+            short(usage.cache_write),
+            short(usage.output),
             money(own.cost_usd()),
-            short(inclusive.usage.context()),
-            short(inclusive.usage.output),
-            money(inclusive.cost_usd()),
-        ));
+            money(own.unsettled.most_usd()),
+            short(all.usage.context()),
+            short(all.usage.output),
+            money(all.cost_usd()),
+        ]
     };
+    let mut text = line("NAME", head.map(str::to_owned));
     for row in rows {
-        line(&name(row), &row.own, &row.inclusive);
+        text.push_str(&line(&name(row), cells(&row.own, &row.inclusive)));
     }
-    let total = state.spending();
-    line("total", &total, &total);
+    text.push_str(&line("total", cells(&total, &total)));
+    text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));
     text
 }
 

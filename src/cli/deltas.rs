@@ -109,7 +109,7 @@ impl Watcher for Deltas {
                 Delta::Text(text) => line.push_str(text),
                 // The text before a call is whole.
                 Delta::Tool(_) => line.push('\n'),
-                Delta::Taken(_) | Delta::Alive => return,
+                Delta::Taken(_) | Delta::Spent(_) | Delta::Alive => return,
             }
             if let Some((whole, rest)) = line.rsplit_once('\n') {
                 lines.extend(whole.split('\n').map(str::to_owned));

@@ -259,10 +259,14 @@ impl Project {
     fn read(
         &self,
         run: &RunDir,
-        (state, read): (RunState, Result<(), JournalError>),
+        (mut state, read): (RunState, Result<(), JournalError>),
     ) -> Result<RunState, Exit> {
+        let live = run.is_live();
+        if !live {
+            state.lose_requests();
+        }
         match read {
-            Err(JournalError::NeverBegan) if run.is_live() => Ok(state),
+            Err(JournalError::NeverBegan) if live => Ok(state),
             Err(error) => Err(refusal::refused(&self.flags(), Some(run), &error)),
             Ok(()) => Ok(state),
         }

@@ -57,7 +57,10 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
 
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
 fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
-    let (state, read) = snapshot::fold(dir, |_| {});
+    let (mut state, read) = snapshot::fold(dir, |_| {});
+    if !live {
+        state.lose_requests();
+    }
     // What a live run has acknowledged may be newer than what was just read.
     let sound = || if live { Ok(()) } else { witness::refuse_unsound(dir, &state) };
     let error = match read.and_then(|()| sound()) {
@@ -174,10 +177,15 @@ fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> Str
     text
 }
 
+/// Returns the cost of a row. A plus says that requests may have cost more, whose end nobody knows.
 fn cost(row: &Row) -> String {
-    let cost = row.spending.cost_usd().filter(|cost| *cost > 0.0);
-    cost.map(|cost| if cost < 10.0 { format!("${cost:.4}") } else { format!("${cost:.2}") })
-        .unwrap_or_default()
+    let more = if row.spending.unsettled.requests > 0 { "+" } else { "" };
+    let cost = row.spending.cost_usd().filter(|cost| *cost > 0.0 || !more.is_empty());
+    cost.map(|cost| match cost < 10.0 {
+        true => format!("${cost:.4}{more}"),
+        false => format!("${cost:.2}{more}"),
+    })
+    .unwrap_or_default()
 }
 
 /// Returns the thing that a row waits for, or else what was left undone.

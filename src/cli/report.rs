@@ -19,10 +19,13 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
     };
     let live = dir.is_live();
     let (mut evidence, mut story) = (EvidenceFold::default(), Story::default());
-    let (state, read) = walk::fold(&dir, None, |record| {
+    let (mut state, read) = walk::fold(&dir, None, |record| {
         evidence.apply(record);
         story.apply(record);
     });
+    if !live {
+        state.lose_requests();
+    }
     let damage = match read {
         Ok(()) => None,
         Err(JournalError::NeverBegan) if live => {

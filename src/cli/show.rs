@@ -117,6 +117,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "tasks": tasks.collect::<serde_json::Map<_, _>>(),
             "usage": state.spending().usage,
             "cost_usd": state.spending().cost_usd(),
+            "unsettled_usd": state.spending().unsettled.most_usd(),
             "resume": report::is_resumable(state, live)
                 .then(|| project.resume_command(&created.run.to_string())),
             "sandbox": state.sandbox(),
@@ -141,6 +142,8 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             .map(|kept| format!("sandbox of commands: {}\n", printable::line(&kept.to_string())))
             .unwrap_or_default(),
     );
+    let unsettled = report::unsettled(&state.spending());
+    text.extend(unsettled.map(|unsettled| format!("cost: {unsettled}\n")));
     if state.completed().is_some() {
         text.push_str(&folded_block(&report::summary(state, &found), Stream::Out));
     } else {
@@ -284,6 +287,7 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "restarts": agent.restarts,
         "usage": agent.own.usage,
         "cost_usd": agent.own.cost_usd(),
+        "unsettled_usd": agent.own.unsettled.most_usd(),
         "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
         "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live()),
         "outcome": agent.outcome,
@@ -311,6 +315,8 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         report::short(inclusive.output),
         printable::line(&dir.transcript(id).to_string_lossy()),
     );
+    let unsettled = report::unsettled(&agent.own);
+    text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));
     let ended = match &agent.outcome {
         None => {
             let waits = agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live());

@@ -172,6 +172,9 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "calling {}: {count}, {size}", e.model)
         }
         Event::ModelResponded(responded) => describe_reply(responded, out),
+        Event::ModelFailed(e) if e.cut => {
+            write!(out, "model call cut: {}", first_line(&e.failure.message, QUOTED))
+        }
         Event::ModelFailed(e) => {
             let message = first_line(&e.failure.message, QUOTED);
             write!(
@@ -477,6 +480,8 @@ mod tests {
             context_tokens: None,
             window_tokens: None,
             spent: None,
+            usage_source: Default::default(),
+            cut: false,
         };
         let compacted = CompactionFinished {
             layer: "summary".to_owned(),

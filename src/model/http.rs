@@ -241,7 +241,9 @@ impl Transport {
             let Some(chunk) = chunk.map_err(|error| self.disconnected(&error))? else {
                 return intake.end(deltas);
             };
-            if intake.feed(&chunk, deltas)? == 0 {
+            let fed = intake.feed(&chunk, deltas);
+            deltas(Delta::Spent(intake.spent()));
+            if fed? == 0 {
                 deltas(Delta::Alive);
             }
             if intake.is_done() {

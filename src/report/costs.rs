@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::agents_in_order;
 use crate::id::Name;
 use crate::run_state::RunState;
-use crate::spending::Spending;
+use crate::spending::{Spending, Unsettled};
 
 /// One row of `cost`.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,9 @@ impl CostRow {
         let part = |spending: &Spending| {
             let mut value = json!(spending.usage);
             value["cost_usd"] = json!(spending.cost_usd());
+            value["unsettled_usd"] = json!(spending.unsettled.most_usd());
+            value["requests"] = json!(spending.requests);
+            value["unsettled_requests"] = json!(spending.unsettled.requests);
             value
         };
         json!({
@@ -38,6 +41,19 @@ impl CostRow {
             "inclusive": part(&self.inclusive),
         })
     }
+}
+
+/// Says how many requests are in no sum because nobody knows their end, and what they can have cost; `None`
+/// if there are none.
+#[must_use]
+pub fn unsettled(spending: &Spending) -> Option<String> {
+    let Unsettled { requests, .. } = spending.unsettled;
+    let (noun, their) = if requests == 1 { ("request", "its") } else { ("requests", "their") };
+    let most = spending.unsettled.most_usd().filter(|most| *most > 0.0);
+    let most = most.map(|most| format!(", at most about ${most:.4} more")).unwrap_or_default();
+    (requests > 0).then(|| {
+        format!("not in it: {requests} {noun} lost with {their} process before the answer was recorded{most}")
+    })
 }
 
 /// Returns the cost of each agent that calls a model.

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub use self::story::{Retry, Story, Wait};
 use super::evidence::{Evidence, TaskEvidence};
 use super::for_others::ForOthers;
-use super::{agents_in_order, cost_by_model, rows, run_word};
+use super::{agents_in_order, cost_by_model, rows, run_word, unsettled};
 use crate::event::RunCreated;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
@@ -65,6 +65,10 @@ pub struct Document {
     pub usage: Usage,
     /// Their cost in US dollars; absent if a model has no price.
     pub cost_usd: Option<f64>,
+    /// The requests that are in neither, because nobody knows their end.
+    pub unsettled: Option<String>,
+    /// The most that those can have cost, in US dollars; absent if a model has no price.
+    pub unsettled_usd: Option<f64>,
     /// Number of tasks by state.
     pub counts: BTreeMap<&'static str, usize>,
     /// What speaks against the tasks.
@@ -242,6 +246,8 @@ impl Document {
             worked_s: state.reading().since(Default::default()).as_secs_f64(),
             usage: state.spending().usage,
             cost_usd: state.spending().cost_usd(),
+            unsettled: unsettled(&state.spending()),
+            unsettled_usd: state.spending().unsettled.most_usd(),
             counts,
             warnings,
             run_by_others: evidence.for_others().to_vec(),

@@ -64,6 +64,7 @@ impl Row {
             "turn": self.turn,
             "usage": self.spending.usage,
             "cost_usd": self.spending.cost_usd(),
+            "unsettled_usd": self.spending.unsettled.most_usd(),
             "age_s": self.age_s,
             "waiting_for": self.waiting_for,
             "shortfalls": self.shortfalls,

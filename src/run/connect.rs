@@ -160,7 +160,7 @@ async fn call(client: &dyn Model, spec: &ModelSpec) -> Result<Reached, ModelErro
             first_token.get_or_insert_with(|| start.elapsed());
         }
         Delta::Taken(told) => allowance = told,
-        Delta::Alive => {}
+        Delta::Spent(_) | Delta::Alive => {}
     };
     let Reply { usage, broken, .. } = client.call(request, &mut watch).await?;
     if let Some(error) = broken {

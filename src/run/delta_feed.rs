@@ -109,7 +109,7 @@ impl Watcher for DeltaFeed {
             Delta::Tool(tool) => {
                 self.send(|| DeltaLine::Tool { agent: agent.clone(), tool: tool.to_owned() });
             }
-            Delta::Taken(_) | Delta::Alive => {}
+            Delta::Taken(_) | Delta::Spent(_) | Delta::Alive => {}
         }
         if let Some(also) = &self.also {
             also.arrived(agent, delta);

@@ -9,10 +9,10 @@ use crate::context::Spent;
 use crate::event::Event;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
-use crate::message::{Json, Usage};
+use crate::message::Json;
 use crate::own_tool;
-use crate::spending::Spending;
-use crate::turn::{AgentSpawned, CheckPlace, Outcome, Shortfalls};
+use crate::spending::{Spending, Usd};
+use crate::turn::{AgentSpawned, CheckPlace, ModelRequested, Outcome, Shortfalls};
 
 /// The activity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +76,9 @@ pub struct AgentStatus {
     pub open: u32,
     /// The spending of its subtree, its own included.
     pub inclusive: Spending,
+    /// The request that was announced and of which nothing came yet.
+    #[serde(default)]
+    pub(super) requested: Option<Requested>,
     /// The tools that are running while a person is asked about one of them.
     #[serde(default)]
     pub behind_person: Vec<String>,
@@ -88,6 +91,15 @@ pub struct AgentStatus {
     pub outcome: Option<Outcome>,
     /// Time of its latest event, in milliseconds since the Unix epoch.
     pub last_ms: i64,
+}
+
+/// A request to a model that was announced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Requested {
+    turn: u32,
+    attempt: u32,
+    model: Name,
+    most: Option<Usd>,
 }
 
 /// What a parent wants of its child.
@@ -147,6 +159,7 @@ impl AgentStatus {
             children: Vec::new(),
             open: 1,
             inclusive: Spending::default(),
+            requested: None,
             behind_person: Vec::new(),
             asked: Vec::new(),
             shortfalls: Shortfalls::default(),
@@ -178,9 +191,11 @@ impl AgentStatus {
                 self.restarts = restarted.restart;
                 self.restarted.push(now);
                 self.doing = Doing::Starting;
+                spending = self.lose_request();
             }
             Event::AgentEnded(ended) => {
                 self.doing = Doing::Nothing;
+                spending = self.lose_request();
                 self.outcome = Some(ended.outcome.clone());
                 // The counts of its own records are the same, except in records of a version that
                 // did not count at the end.
@@ -189,9 +204,14 @@ impl AgentStatus {
                 }
             }
             Event::TurnStarted(started) => self.turn = started.turn,
-            Event::ModelRequested(_) => self.doing = Doing::Model,
+            Event::ModelRequested(requested) => {
+                self.doing = Doing::Model;
+                spending = self.request(requested);
+            }
             Event::ModelFailed(failed) => {
-                let pause = failed.retry_in_ms.and_then(|pause| i64::try_from(pause).ok());
+                self.requested = None;
+                let pause = failed.retry_in_ms.filter(|_| !failed.cut);
+                let pause = pause.and_then(|pause| i64::try_from(pause).ok());
                 self.doing = pause.map_or(Doing::Starting, |pause| {
                     Doing::Retrying(ModelPause {
                         until_ms: ts_ms.saturating_add(pause),
@@ -206,7 +226,9 @@ impl AgentStatus {
                 // too.
                 self.turn = reply.turn;
                 self.doing = Doing::Starting;
-                spending = Some(self.spend(&reply.model, reply.usage, reply.cost_usd));
+                self.requested = None;
+                let spent = Spending::of_call(reply.usage, reply.cost_usd);
+                spending = Some(self.spend(&reply.model, spent));
             }
             Event::ApprovalAsked(asked) => {
                 if !self.asked.contains(&asked.id) {
@@ -229,7 +251,8 @@ impl AgentStatus {
             Event::CompactionRequested(_) => self.doing = Doing::Compaction,
             Event::CompactionFinished(finished) => {
                 self.doing = Doing::Starting;
-                spending = Some(self.spend(&finished.model, finished.usage, finished.cost_usd));
+                let spent = Spending::of_call(finished.usage, finished.cost_usd);
+                spending = Some(self.spend(&finished.model, spent));
             }
             Event::CompactionFailed(failed) => {
                 self.doing = Doing::Starting;
@@ -241,11 +264,29 @@ impl AgentStatus {
     }
 
     fn spend_all(&mut self, spent: Option<&Spent>) -> Option<Spending> {
-        spent.map(|spent| self.spend(&spent.model, spent.usage, spent.cost_usd))
+        spent.map(|spent| self.spend(&spent.model, Spending::of_call(spent.usage, spent.cost_usd)))
     }
 
-    fn spend(&mut self, model: &Name, usage: Usage, cost_usd: Option<f64>) -> Spending {
-        let spending = Spending::of_call(usage, cost_usd);
+    /// Counts a request, and the one before as lost if nothing settled it.
+    fn request(&mut self, requested: &ModelRequested) -> Option<Spending> {
+        let ModelRequested { turn, attempt, .. } = *requested;
+        let (model, most) = (requested.model.clone(), requested.most_usd.map(Usd::from_dollars));
+        let replaced = self.requested.take_if(|r| (r.turn, r.attempt) == (turn, attempt));
+        let mut spending = self.lose_request().unwrap_or_default();
+        if replaced.is_none() {
+            spending += self.spend(&model, Spending::of_request());
+        }
+        self.requested = Some(Requested { turn, attempt, model, most });
+        Some(spending)
+    }
+
+    /// Counts a request whose end nobody knows, if there is one.
+    pub(super) fn lose_request(&mut self) -> Option<Spending> {
+        let Requested { model, most, .. } = self.requested.take()?;
+        Some(self.spend(&model, Spending::of_lost(most)))
+    }
+
+    fn spend(&mut self, model: &Name, spending: Spending) -> Spending {
         self.own += spending;
         *self.by_model.entry(model.clone()).or_default() += spending;
         spending

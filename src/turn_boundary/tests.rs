@@ -222,6 +222,7 @@ impl Play {
                         reason: "there is nothing to summarise".to_owned(),
                         blocked: false,
                         spent: None,
+                        cut: false,
                     });
                 }
                 Action::Send(sending) => return Ok(*sending),
@@ -263,7 +264,7 @@ impl Play {
             });
         } else {
             let reason = "there is none".to_owned();
-            self.record(CompactionFailed { reason, blocked: false, spent: None });
+            self.record(CompactionFailed { reason, blocked: false, spent: None, cut: false });
         }
     }
 
@@ -299,11 +300,14 @@ impl Play {
         );
         self.record(ModelRequested {
             turn: sending.turn,
+            attempt: 1,
             model: name("m"),
+            stands_in_for: None,
             messages: 1,
             bytes: 1,
             head_tokens: 500,
             expected_tokens,
+            most_usd: None,
         });
         if let Some(due) = prepare {
             self.ahead = Some((due, number.is_multiple_of(2)));
@@ -334,6 +338,8 @@ impl Play {
                 context_tokens: None,
                 window_tokens: None,
                 spent: None,
+                usage_source: Default::default(),
+                cut: false,
             }),
             Turn::Cut => {
                 let content = vec![Block::Text("an answer that is ".to_owned())];

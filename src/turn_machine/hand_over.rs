@@ -201,6 +201,8 @@ mod tests {
                         context_tokens,
                         window_tokens,
                         spent,
+                        usage_source: Default::default(),
+                        cut: false,
                     };
                     m.apply(&failed.into()).expect("legal");
                 },

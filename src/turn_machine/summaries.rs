@@ -263,7 +263,7 @@ mod tests {
     use Urgency::{Now, Soon};
 
     fn no() -> CompactionFailed {
-        CompactionFailed { reason: "no".to_owned(), blocked: false, spent: None }
+        CompactionFailed { reason: "no".to_owned(), blocked: false, spent: None, cut: false }
     }
 
     #[test]

@@ -172,6 +172,7 @@ fn ps_shows_a_run_while_it_works_and_after() {
             "turn",
             "usage",
             "cost_usd",
+            "unsettled_usd",
             "age_s",
             "waiting_for",
             "shortfalls",

@@ -279,7 +279,16 @@ fn costs_are_summed_by_agent_task_and_model() {
     let by_agent = desk.json(&["cost", "--by", "agent", "--json"]);
     for row in &by_agent {
         assert_eq!(keys(row), ["by", "name", "own", "inclusive"]);
-        let wanted = ["input", "output", "cache_read", "cache_write", "cost_usd"];
+        let wanted = [
+            "input",
+            "output",
+            "cache_read",
+            "cache_write",
+            "cost_usd",
+            "unsettled_usd",
+            "requests",
+            "unsettled_requests",
+        ];
         assert_eq!(keys(&row["own"]), wanted);
         assert_eq!(keys(&row["inclusive"]), wanted);
         let part = |key: &str| row["own"][key].as_f64().unwrap();

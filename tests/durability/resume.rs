@@ -364,7 +364,7 @@ async fn crashed(run: Run) -> RunDir {
 }
 
 #[tokio::test]
-async fn a_model_call_without_reply_is_made_again_in_its_turn_and_announced_once() {
+async fn a_model_call_without_reply_is_made_again_in_its_turn_and_announced_each_time() {
     let (gate, closed) = (gate(), gate());
     let at = gate.clone();
     let fake = Fake::new(move |request| match request.turn {
@@ -380,14 +380,15 @@ async fn a_model_call_without_reply_is_made_again_in_its_turn_and_announced_once
         let run = setup.resume(&dir).await;
         until(|| fake.under_way() == 1).await;
         interrupted(run).await;
-        // `run.opened` and `run.paused`, and nothing else.
-        assert_eq!(records(&dir).len(), before + 2 * round);
+        // `run.opened`, `model.requested`, the `model.failed` of the cut and `run.paused`, and nothing else.
+        assert_eq!(records(&dir).len(), before + 4 * round);
     }
     assert_eq!(fake.count(), 102, "the first reply is not asked for again");
     open(&gate);
     let ended = Ended::of(setup.resume(&dir).await).await;
     assert_eq!(ended.output("t"), "done");
-    assert_eq!((ended.count("t", "turn.started"), ended.count("t", "model.requested")), (2, 2));
+    assert_eq!((ended.count("t", "turn.started"), ended.count("t", "model.requested")), (2, 103));
+    assert_eq!(fake.count(), 103, "each request has a record");
 }
 
 #[tokio::test]

@@ -144,7 +144,7 @@ async fn a_reply_arrives_whole_and_is_told_as_it_comes() {
         let mut sink = |delta: Delta<'_>| match delta {
             Delta::Text(text) => told.push(text.to_owned()),
             Delta::Tool(tool) => told.push(format!("<{tool}>")),
-            Delta::Taken(_) | Delta::Alive => {}
+            Delta::Taken(_) | Delta::Spent(_) | Delta::Alive => {}
         };
         let reply = model.call(request, &mut sink).await.expect("a reply");
         assert_eq!(reply, Reply::new(expected(wire), StopReason::ToolUse, cached));

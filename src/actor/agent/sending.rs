@@ -130,7 +130,7 @@ impl Agent {
             briefing,
             expected_tokens: sending.expected_tokens,
             call_ids: state.machine.call_ids(),
-            announced: state.machine.announced().cloned(),
+            announced: state.machine.announced(),
             hand_over: sending.hand_over,
             breaks: state.machine.breaks(),
             made_smaller: sending.made_smaller,

@@ -4,6 +4,8 @@
 //! `turn_boundary` decides when one is due. At most one summary at a time is written ahead, while
 //! the agent continues; at a turn boundary it is compared with the view and applied or dropped.
 
+use std::sync::Arc;
+
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
@@ -25,6 +27,8 @@ pub(super) struct SummaryAhead {
     number: u64,
     layer: Summary,
     covered: Covered,
+    /// The model that writes it, and the meter of its cost.
+    source: Source,
     /// The summary, or why there is none; `None` while it is being written.
     answer: Option<SummaryAnswer>,
 }
@@ -54,8 +58,8 @@ impl Agent {
         let requested = compaction_step::announced(&due);
         state.aheads += 1;
         let number = state.aheads;
-        state.ahead =
-            Some(SummaryAhead { number, layer, covered: Covered::by(&due), answer: None });
+        let (covered, paid) = (Covered::by(&due), source.clone());
+        state.ahead = Some(SummaryAhead { number, layer, covered, source: paid, answer: None });
         let (durable, announced) = oneshot::channel();
         let myself = myself.clone();
         let body = compaction_step::prepare(self.context(state), announced, due, source);
@@ -95,12 +99,9 @@ impl Agent {
         self.start(myself, state, compaction_step::apply(context, layer, covered, answer, held));
     }
 
-    /// Drops the summary that was written ahead and returns its cost, if it is finished.
+    /// Drops the summary that is written ahead and returns its cost so far, if it has cost anything.
     pub(super) fn drop_ahead(state: &mut State) -> Option<Spent> {
-        match state.ahead.take()?.answer? {
-            Ok(summary) => Some(summary.spent),
-            Err(NoSummary { spent, .. }) => spent,
-        }
+        state.ahead.take()?.source.cost()
     }
 
     /// Starts a step that has a summary written and waits for it.
@@ -138,14 +139,14 @@ impl Agent {
     /// Returns the model that writes a summary, and the input that it reads.
     fn source(&self, state: &State, writer: Writer) -> Option<Source> {
         let briefing = &state.talk.as_ref()?.briefing;
-        let (own, by_provider) = (&briefing.model, None);
+        let (own, by_provider, meter) = (&briefing.model, None, Arc::default());
         Some(match writer {
             Writer::Prefix => {
-                Source { service: own.clone(), prefix: Some(briefing.clone()), by_provider }
+                Source { service: own.clone(), prefix: Some(briefing.clone()), by_provider, meter }
             }
             Writer::Configured => {
                 let service = self.services.summariser().unwrap_or(own).clone();
-                Source { service, prefix: None, by_provider }
+                Source { service, prefix: None, by_provider, meter }
             }
         })
     }

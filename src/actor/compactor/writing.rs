@@ -8,20 +8,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::briefing::Briefing;
 use crate::actor::gateway::Permits;
-use crate::actor::model_call::{self, CallError};
+use crate::actor::meter::{self, Meter};
+use crate::actor::model_call::{self, CallError, Payer};
 use crate::actor::model_service::ModelService;
 use crate::actor::services::Services;
 use crate::actor::summary::{NoSummary, Summary, SummaryAnswer, SummaryError, SummaryJob, Written};
 use crate::actor::work;
+use crate::context::CompactionTrigger;
 use crate::context::layers::summary::{Form, Material, SummaryRequest};
 use crate::context::measure::estimate;
 use crate::context::provider::compaction_block;
 use crate::context::provider::server::ContextWork;
 use crate::context::sending::validity::{self, Rules};
 use crate::context::view::View;
-use crate::context::{CompactionTrigger, Spent};
 use crate::id::{AgentId, Name};
-use crate::message::{Json, Message, StopReason, Usage};
+use crate::message::{Json, Message, StopReason};
 use crate::model::{ErrorClass, Head, ModelError, Rendering, Reply, Request};
 
 /// The name of the agent in the calls that write summaries, as requests and scripts see it.
@@ -57,7 +58,7 @@ pub(super) async fn work(
     job: SummaryJob,
     permits: &Permits,
 ) -> (SummaryAnswer, Option<bool>) {
-    let SummaryJob { agent, due, model, prefix, by_provider, number: _ } = job;
+    let SummaryJob { agent, due, model, prefix, by_provider, meter, number: _ } = job;
     let trigger = due.trigger;
     let Some(service) = services.models.get(&model) else {
         let error = SummaryError::Model(format!("there is no model `{model}`"));
@@ -68,10 +69,13 @@ pub(super) async fn work(
         Ok(prefix) => prefix,
         Err(error) => return (Err(SummaryError::Model(error).into()), Some(false)),
     };
-    let mut writing = Writing { services, service, permits, agent, usage: Usage::default() };
+    let mut writing = Writing { services, service, permits, agent, meter: &meter };
     let written = writing.write(due, prefix, by_provider);
     let error = match work::caught(written).await {
-        Ok(Ok(written)) => return (Ok(Summary { written, spent: writing.spent() }), Some(true)),
+        Ok(Ok(written)) => {
+            let spent = meter::spent(&service.spec, &meter.spent());
+            return (Ok(Summary { written, spent }), Some(true));
+        }
         Ok(Err(error)) => error,
         Err(panic) => SummaryError::Crashed(panic.to_string()),
     };
@@ -79,7 +83,7 @@ pub(super) async fn work(
     // the model.
     let tells =
         trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
-    let spent = (writing.usage != Usage::default()).then(|| writing.spent());
+    let spent = meter.cost(&service.spec);
     (Err(NoSummary { error, spent }), tells.then_some(false))
 }
 
@@ -89,8 +93,8 @@ struct Writing<'a> {
     service: &'a ModelService,
     permits: &'a Permits,
     agent: AgentId,
-    /// The tokens of all its calls so far.
-    usage: Usage,
+    /// Counts the tokens of all its calls.
+    meter: &'a Meter,
 }
 
 /// The reason why a call gave no text.
@@ -110,12 +114,6 @@ impl From<SummaryError> for Failed {
 }
 
 impl Writing<'_> {
-    fn spent(&self) -> Spent {
-        let spec = &self.service.spec;
-        let cost_usd = spec.price.map(|price| price.cost(&self.usage));
-        Spent { model: spec.name.clone(), usage: self.usage, cost_usd }
-    }
-
     async fn write(
         &mut self,
         due: SummaryRequest,
@@ -144,12 +142,11 @@ impl Writing<'_> {
         request: Request,
         due: &SummaryRequest,
     ) -> Result<Option<Written>, SummaryError> {
-        let reply = match self.attempt(request).await {
+        let reply = match self.attempt(request, tokens(due.covers_chars)).await {
             Ok(reply) => reply,
             Err(Failed::Unsupported) => return Ok(None),
             Err(failed) => return Err(failed.into()),
         };
-        self.usage += reply.usage.or_expected(tokens(due.covers_chars)).0;
         usable_block(&reply, due.covers_chars.saturating_sub(due.least_gain)).map(Some)
     }
 
@@ -260,8 +257,7 @@ impl Writing<'_> {
         let expected = messages.iter().map(|json| estimate(json.as_str())).sum();
         let mut retries = 0;
         loop {
-            let reply = self.attempt(request.clone()).await?;
-            self.usage += reply.usage.or_expected(expected).0;
+            let reply = self.attempt(request.clone(), expected).await?;
             if !matches!(reply.stop, StopReason::Interrupted(_)) {
                 return Ok(usable(&reply, max_tokens, due.form)?);
             }
@@ -272,20 +268,18 @@ impl Writing<'_> {
         }
     }
 
-    async fn attempt(&mut self, request: Request) -> Result<Reply, Failed> {
+    async fn attempt(&mut self, request: Request, expected: u64) -> Result<Reply, Failed> {
         let bytes: usize = request.pieces.iter().map(|piece| piece.bytes.len()).sum();
         let deadline = deadline(self.services.compaction.summary_timeout, bytes);
         let cancel = CancellationToken::new();
-        let call =
-            model_call::call(self.services, self.service, request, self.permits, None, &cancel);
+        let mut payer = Payer::Summary { meter: self.meter, expected_tokens: expected };
+        let (services, service, permits) = (self.services, self.service, self.permits);
+        let call = model_call::call(services, service, request, permits, &mut payer, &cancel);
         match within(deadline, call).await? {
             Ok(answered) => Ok(answered.reply),
             Err(CallError::Journal(error)) => Err(SummaryError::Journal(error).into()),
             Err(CallError::Cancelled) => Err(SummaryError::Gone.into()),
-            Err(CallError::Model { error, lost, .. }) => {
-                self.usage += lost;
-                Err(judge(&error))
-            }
+            Err(CallError::Model(error)) => Err(judge(&error)),
         }
     }
 }

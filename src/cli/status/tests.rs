@@ -95,8 +95,17 @@ impl Story {
         let model = name("m");
         let (messages, bytes, head_tokens, expected_tokens) = (1, 1, 0, 0);
         let model_of = model.clone();
-        let requested =
-            ModelRequested { turn, model, messages, bytes, head_tokens, expected_tokens };
+        let requested = ModelRequested {
+            turn,
+            attempt: 1,
+            model,
+            stands_in_for: None,
+            messages,
+            bytes,
+            head_tokens,
+            expected_tokens,
+            most_usd: None,
+        };
         self.happens(Draft::agent(task, agent, requested));
         let usage = Usage { input: 20_000, output: 400, ..Usage::default() };
         let responded = ModelResponded {
@@ -137,6 +146,8 @@ impl Story {
             context_tokens: None,
             window_tokens: None,
             spent: None,
+            usage_source: Default::default(),
+            cut: false,
         };
         self.happens(Draft::agent(task, agent, failed));
     }

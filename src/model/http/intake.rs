@@ -82,6 +82,11 @@ impl<A: Assembly> Intake<A> {
         matches!(self.form, Form::Document(_))
     }
 
+    /// Returns the tokens of the reply so far: as the provider counted them, or estimated.
+    pub(crate) fn spent(&self) -> Usage {
+        self.assembly.spent()
+    }
+
     /// Returns the bytes of the reply's contents so far.
     pub(crate) fn written(&self) -> usize {
         match &self.form {

@@ -128,6 +128,7 @@ fn overview(document: &Document) -> Vec<Vec<Inline>> {
     };
     lines.push(vec![plain(format!("tasks: {}{children}", counts.join(", ")))]);
     lines.push(vec![plain(format!("spent: {}", spent(&document.usage, document.cost_usd)))]);
+    lines.extend(document.unsettled.iter().map(|unsettled| vec![plain(unsettled.clone())]));
     lines.extend(document.unprotected.iter().map(|none| vec![plain(none.clone())]));
     lines
 }

@@ -116,7 +116,7 @@ impl Story {
                 self.begin("provider", provider.clone(), provider, &parked.reason, now);
             }
             Event::GatewayResumed(resumed) => self.end("provider", resumed.provider.as_str(), now),
-            Event::ModelFailed(failed) => {
+            Event::ModelFailed(failed) if !failed.cut => {
                 let Some(pause) = failed.retry_in_ms else { return };
                 let who = who.unwrap_or_default();
                 let why = failed.failure.to_string();

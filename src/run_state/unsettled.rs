@@ -1,0 +1,26 @@
+//! Requests to models whose end no record tells, and what spending adds to the agents above.
+
+use super::RunState;
+use crate::id::AgentId;
+use crate::spending::Spending;
+
+impl RunState {
+    /// Counts the requests under way as lost: the process that made them is gone. Readers call this for a run
+    /// that no process drives; the next process does so with its first record.
+    pub fn lose_requests(&mut self) {
+        let lost = |(id, agent): (&AgentId, &mut super::AgentStatus)| {
+            agent.lose_request().map(|spending| (id.clone(), spending))
+        };
+        let lost: Vec<_> = self.agents.iter_mut().filter_map(lost).collect();
+        for (id, spending) in lost {
+            self.spent_by(&id, Some(spending));
+        }
+    }
+
+    /// Adds what an agent has spent to the sums of the run and of the agents above it.
+    pub(super) fn spent_by(&mut self, id: &AgentId, spending: Option<Spending>) {
+        let Some(spending) = spending else { return };
+        self.spending += spending;
+        self.for_each_ancestor(id, |agent| agent.inclusive += spending);
+    }
+}
