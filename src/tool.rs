@@ -2,7 +2,7 @@
 //!
 //! Implementations live in `tool/`. A tool may use plain data, decisions, the result store, the
 //! disk and the crash points; it never imports an actor or the journal. Tools that need the agent's
-//! own state or its run are steps of the agent, and stand in [`own_tool`](crate::own_tool).
+//! own state or its run are steps of the agent, and stand in `own_tool.rs`.
 
 pub mod bash;
 pub mod basis;
@@ -359,7 +359,7 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns the change that a call of an [`Effect::Checked`] tool would make now, without making
+    /// Returns the change that a call of an [`Effect::Checked`](crate::tool_spec::Effect::Checked) tool would make now, without making
     /// it, or `None` if the change cannot be known. After a crash it shows if the call has
     /// happened. Blocks.
     fn foresee(&self, _input: &Json, _workspace: &Workspace) -> Option<FileChange> {
