@@ -6,6 +6,7 @@
 //!
 //! - [`forecast`]: the same decisions, with simulated actions;
 //! - [`evaluation`]: the templates that are evaluated outside of a machine, and their results;
+//!   `evaluating`: those that are asked for;
 //! - [`scope`]: values and templates of tasks;
 //! - `facts`: what is known of a run, which each rule reads; `start`: what it begins with;
 //! - `decision`: what the rules decide, and which rule carries it out: none calls another;
@@ -13,7 +14,7 @@
 //! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
 //! - `validity`: whether a result from before still holds;
 //! - `attempts`: how an attempt ends, and whether another one follows;
-//! - `fan_out`: the instances of a task, one for each item of a list;
+//! - `fan_out`: the instances of a task, one for each item of a list; `items`: the list and its keys;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `agents`: delegation, crashes, ends;
 //! - `children`: the deadline of a child, and the schema that its answer must fit;
@@ -24,7 +25,7 @@
 //! - `request`: what agents ask of their run, and the replies;
 //! - [`reopening`]: the first records of a run that is opened again;
 //! - `restart`: resumes a run from the end of its records;
-//! - `shares`: how many children each task may have;
+//! - `shares`: how many children each task may have; `sharing`: how many are left; `claims`: the locks of tasks;
 //! - `agenda`, `slots`, `locks`, `turns`, `asking`, `timers`: the data for these decisions.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its

@@ -262,9 +262,7 @@ impl Project {
         (mut state, read): (RunState, Result<(), JournalError>),
     ) -> Result<RunState, Exit> {
         let live = run.is_live();
-        if !live {
-            state.lose_requests();
-        }
+        state.lose_requests_unless(live);
         match read {
             Err(JournalError::NeverBegan) if live => Ok(state),
             Err(error) => Err(refusal::refused(&self.flags(), Some(run), &error)),

@@ -58,9 +58,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
 fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
     let (mut state, read) = snapshot::fold(dir, |_| {});
-    if !live {
-        state.lose_requests();
-    }
+    state.lose_requests_unless(live);
     // What a live run has acknowledged may be newer than what was just read.
     let sound = || if live { Ok(()) } else { witness::refuse_unsound(dir, &state) };
     let error = match read.and_then(|()| sound()) {

@@ -23,9 +23,7 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
         evidence.apply(record);
         story.apply(record);
     });
-    if !live {
-        state.lose_requests();
-    }
+    state.lose_requests_unless(live);
     let damage = match read {
         Ok(()) => None,
         Err(JournalError::NeverBegan) if live => {

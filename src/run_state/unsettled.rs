@@ -5,9 +5,15 @@ use crate::id::AgentId;
 use crate::spending::Spending;
 
 impl RunState {
-    /// Counts the requests under way as lost: the process that made them is gone. Readers call this for a run
-    /// that no process drives; the next process does so with its first record.
-    pub fn lose_requests(&mut self) {
+    /// Counts the requests under way as lost unless a process drives the run, for readers: whoever made them is gone.
+    /// The next process does so with its first record.
+    pub fn lose_requests_unless(&mut self, is_live: bool) {
+        if !is_live {
+            self.lose_requests();
+        }
+    }
+
+    pub(super) fn lose_requests(&mut self) {
         let lost = |(id, agent): (&AgentId, &mut super::AgentStatus)| {
             agent.lose_request().map(|spending| (id.clone(), spending))
         };
