@@ -108,6 +108,7 @@ mod spending;
 mod tool_spec;
 
 mod admission;
+mod call_machine;
 #[doc(hidden)]
 pub use self::admission::simulation as governor;
 #[doc(hidden)]

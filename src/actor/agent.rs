@@ -357,7 +357,7 @@ impl Agent {
             preset: &compaction.preset,
             strategy: &compaction.strategy,
             model: &briefing.model.spec,
-            capabilities: &briefing.model.known_capabilities.now(),
+            capabilities: &briefing.model.capabilities(),
             tools: &briefing.tool_names,
             summariser: self.services.summariser().map(|service| &service.spec),
             transcript: &transcript.to_string_lossy(),

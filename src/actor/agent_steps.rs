@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
 
 use super::briefing::Briefing;
-use super::call_records::{self, CallRecords, Last};
+use super::call_records::{self, CallRecords};
 use super::compaction_step::Announcement;
 use super::fallback::{self, Source};
 use super::given::Given;
@@ -21,6 +21,7 @@ use super::spans;
 use super::step::{StepContext, StepResult, ended, settled};
 use super::unknown::{self, Settled};
 use super::{tool_context, tool_run};
+use crate::call_machine::Broken;
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -118,12 +119,12 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         expected_tokens,
         before,
         durable: summary,
-        attempt: announced.unwrap_or(0),
-        was_sent: true,
         made: Vec::new(),
     };
     let prefix = &briefing.prefix;
-    let mut payer = Payer::Agent(Box::new(Caller { records, made_smaller, source, prefix }));
+    let announced = announced.unwrap_or(0);
+    let caller = Caller { records, announced, made_smaller, source, prefix };
+    let mut payer = Payer::Agent(Box::new(caller));
     let (permits, cancel) = (&context.answers.permits, &context.cancel);
     let services = &context.services;
     let reply = model_call::call(services, service, request, permits, &mut payer, cancel).await;
@@ -148,11 +149,12 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     let calls: Vec<_> = message.tool_calls().cloned().collect();
     // After a hand-over nothing follows.
     let broken = reply.broken.filter(|_| !hand_over).map(|error| {
-        let last = if calls.is_empty() { Last::Allowed } else { Last::Never };
-        if source.is_some() && fallback::is_due(&error, breaks + 1) {
-            service.health.give_up();
+        let broken = Broken { error: &error, number: breaks + 1, has_calls: !calls.is_empty() };
+        if source.is_some() && broken.gives_up() {
+            service.give_up();
         }
-        call_records::broken(service, turn, breaks + 1, &error, last)
+        let pause = broken.pause(&service.retry, fastrand::f64());
+        call_records::broken(turn, &broken, pause)
     });
     let responded = ModelResponded {
         turn,

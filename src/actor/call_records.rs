@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::meter::spent;
-use super::model_service::ModelService;
 use super::step::StepContext;
+use crate::call_machine::{Broken, Failed, Then};
 use crate::event::{Event, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
@@ -37,26 +37,21 @@ pub(super) struct CallRecords<'a> {
     pub(super) before: Vec<Event>,
     /// Told when that is durable.
     pub(super) durable: Option<oneshot::Sender<()>>,
-    /// Number of the request that was announced last.
-    pub(super) attempt: u32,
-    /// True if that one may have been sent.
-    pub(super) was_sent: bool,
     /// The records so far.
     pub(super) made: Vec<SharedRecord>,
 }
 
 impl CallRecords<'_> {
-    /// Announces a request to this model.
+    /// Announces the request of this number to this model.
     pub(super) async fn announce(
         &mut self,
+        number: u32,
         spec: &ModelSpec,
         request: &Request,
     ) -> Result<(), JournalError> {
-        // A request that was not sent, because another model is asked instead, leaves its number.
-        self.attempt += u32::from(std::mem::replace(&mut self.was_sent, false));
         let requested = ModelRequested {
             turn: self.turn,
-            attempt: self.attempt,
+            attempt: number,
             model: spec.name.clone(),
             stands_in_for: (spec.name != *self.own).then(|| self.own.clone()),
             messages: request.pieces.len(),
@@ -76,8 +71,29 @@ impl CallRecords<'_> {
         Ok(())
     }
 
-    /// Records a failure.
-    pub(super) async fn failed(&mut self, failed: ModelFailed) -> Result<(), JournalError> {
+    /// Records a failed attempt at this model. `next` is the model that is called instead.
+    pub(super) async fn failed(
+        &mut self,
+        spec: &ModelSpec,
+        failed: &Failed,
+        next: Option<&Name>,
+    ) -> Result<(), JournalError> {
+        let Failed { attempt, error, usage_source, then, .. } = failed;
+        let pause = match then {
+            Then::Nothing => None,
+            Then::Again(pause) => Some(*pause),
+            Then::Other(_) => Some(Duration::ZERO),
+        };
+        let failed = ModelFailed {
+            next_model: next.cloned(),
+            spent: error.usage.as_deref().map(|usage| spent(spec, usage)),
+            usage_source: *usage_source,
+            ..with_error(self.turn, *attempt, error, pause)
+        };
+        self.record(failed).await
+    }
+
+    async fn record(&mut self, failed: ModelFailed) -> Result<(), JournalError> {
         self.made.extend(self.context.record([failed]).await?);
         Ok(())
     }
@@ -98,71 +114,23 @@ impl CallRecords<'_> {
             cut: true,
             ..failure_of(self.turn, attempt, failure)
         };
-        self.failed(failed).await
+        self.record(failed).await
     }
 }
 
-/// What follows after a failed attempt, for its record.
-#[derive(Clone, Copy)]
-pub(super) enum Then<'a> {
-    Nothing,
-    Again(Duration),
-    /// Another model is called at once.
-    Other(&'a Name),
-}
-
-/// The choice of what follows after as many attempts as the retry policy allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Last {
-    /// The call failed.
-    Allowed,
-    /// The agent goes on, after the longest pause.
-    Never,
-}
-
 /// Returns the record of a reply that broke after a part of it, with the pause before the next call.
-/// `attempt` is the number of such replies in a row.
-pub(super) fn broken(
-    service: &ModelService,
-    turn: u32,
-    attempt: u32,
-    error: &ModelError,
-    last: Last,
-) -> ModelFailed {
-    let pause = service.retry.pause(attempt, error.class.kind(), fastrand::f64());
-    let pause = pause.map(|pause| error.retry_after.unwrap_or(pause));
-    let pause = match last {
-        Last::Allowed => pause,
-        Last::Never => Some(pause.unwrap_or(service.retry.max_interval)),
-    };
-    let then = pause.map_or(Then::Nothing, Then::Again);
+pub(super) fn broken(turn: u32, broken: &Broken<'_>, pause: Option<Duration>) -> ModelFailed {
     // The reply has the tokens.
-    let error = ModelError { usage: None, ..error.clone() };
-    failed(turn, &service.spec, attempt, &error, UsageSource::Reported, then)
+    with_error(turn, broken.number, broken.error, pause)
 }
 
-/// Returns the record of an attempt that failed.
-pub(super) fn failed(
-    turn: u32,
-    spec: &ModelSpec,
-    attempt: u32,
-    error: &ModelError,
-    usage_source: UsageSource,
-    then: Then<'_>,
-) -> ModelFailed {
-    let (pause, next_model) = match then {
-        Then::Nothing => (None, None),
-        Then::Again(pause) => (Some(pause), None),
-        Then::Other(name) => (Some(Duration::ZERO), Some(name.clone())),
-    };
+/// Returns the record of an error without its tokens.
+fn with_error(turn: u32, attempt: u32, error: &ModelError, pause: Option<Duration>) -> ModelFailed {
     let (context_tokens, window_tokens) = error.class.context();
     ModelFailed {
         retry_in_ms: pause.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
-        next_model,
         context_tokens,
         window_tokens,
-        spent: error.usage.as_deref().map(|usage| spent(spec, usage)),
-        usage_source,
         ..failure_of(turn, attempt, Failure::new(error.class.kind(), error.message.as_str()))
     }
 }

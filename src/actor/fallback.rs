@@ -1,176 +1,20 @@
-//! The models that stand in for one that cannot be called: which is called now, and how a request is
-//! rendered for it.
-//!
-//! While a model is given up (`health.rs`), its fallbacks are called at once.
+//! How a request is rendered for a model that stands in for the agent's own. The call machine decides which does.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::health::{Admitted, Falls};
 use super::model_service::ModelService;
-use super::services::Services;
 use crate::context::provider::compaction_block::{is_sealed, summary_text};
-use crate::context::provider::server::ContextWork;
 use crate::context::view::rules::Kind;
 use crate::message::media::readable;
 use crate::message::{Block, Json, Message};
+use crate::model::Request;
 use crate::model::openai::reasoning;
 use crate::model::rendering::Pieces;
 use crate::model::responses::phase;
-use crate::model::{ErrorClass, ModelError, Request};
 use crate::tool::ToolSpec;
-
-/// Attempts after which a model that has a fallback is given up: the official clients make three.
-const ATTEMPTS: u32 = 3;
-
-/// The longest time that such a call waits for a permit, before it goes to the fallback too.
-const PROBE_WAIT: Duration = Duration::from_secs(5);
 
 /// What stands for a message of which another model can read nothing: the roles must alternate.
 const NO_WORDS: &str = "(no words)";
-
-/// The use of a model for one call, which is settled by its end.
-pub(super) struct Use<'a> {
-    pub(super) service: &'a ModelService,
-    admitted: Admitted,
-    falls: Falls,
-    is_over: bool,
-}
-
-impl<'a> Use<'a> {
-    /// Takes the model, if it may be called now.
-    fn take(service: &'a ModelService) -> Option<Self> {
-        // Noted before the state is read, so that no fall after it is missed.
-        let falls = service.health.falls();
-        let admitted = service.health.admit();
-        (admitted != Admitted::No).then_some(Self { service, admitted, falls, is_over: false })
-    }
-
-    /// Takes the model, whatever its state.
-    pub(super) fn force(service: &'a ModelService) -> Self {
-        let (admitted, falls) = (Admitted::Freely, service.health.falls());
-        Self { service, admitted, falls, is_over: false }
-    }
-
-    /// Returns true if this is the model.
-    pub(super) fn is_of(&self, service: &ModelService) -> bool {
-        std::ptr::eq(self.service, service)
-    }
-
-    /// Returns true if the next model is to be called after this error. What a request is refused for
-    /// would be refused by the others too. A call that tries a model again makes one attempt.
-    pub(super) fn is_due(&self, error: &ModelError, attempt: u32) -> bool {
-        let tries = if self.admitted == Admitted::AsProbe { ATTEMPTS } else { attempt };
-        is_due(error, tries)
-    }
-
-    /// Notes that the provider answered, so that the model is well.
-    pub(super) fn is_well(&mut self) {
-        self.admitted = Admitted::Freely;
-        self.service.health.is_well();
-    }
-
-    /// Gives the model up.
-    pub(super) fn give_up(&mut self) {
-        (self.admitted, self.is_over) = (Admitted::Freely, true);
-        self.service.health.give_up();
-    }
-
-    /// Returns true if this call gave the model up.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// Waits until the model is given up while the call waits for a permit.
-    pub(super) async fn given_up(&mut self) {
-        match self.admitted {
-            Admitted::AsProbe => tokio::time::sleep(PROBE_WAIT).await,
-            Admitted::Freely | Admitted::No => self.falls.next().await,
-        }
-    }
-}
-
-impl Drop for Use<'_> {
-    fn drop(&mut self) {
-        if self.admitted == Admitted::AsProbe {
-            self.service.health.abandon();
-        }
-    }
-}
-
-/// Returns the model that is called first: the agent's own, or the first of its fallbacks if it was given
-/// up. If all were, it is the agent's own.
-pub(super) fn first<'a>(
-    services: &'a Services,
-    own: &'a ModelService,
-    expected_tokens: u64,
-) -> Use<'a> {
-    if own.spec.fallbacks.is_empty() {
-        return Use::force(own);
-    }
-    let taken = Use::take(own).or_else(|| next(services, own, own, expected_tokens));
-    taken.unwrap_or_else(|| Use::force(own))
-}
-
-/// Returns the next model after this one that can be called and holds the request, if there is any.
-pub(super) fn next<'a>(
-    services: &'a Services,
-    own: &'a ModelService,
-    after: &ModelService,
-    expected_tokens: u64,
-) -> Option<Use<'a>> {
-    behind(services, own, after, expected_tokens).find_map(Use::take)
-}
-
-/// Returns true if [`next`] would find a model.
-pub(super) fn has_next(
-    services: &Services,
-    own: &ModelService,
-    after: &ModelService,
-    expected_tokens: u64,
-) -> bool {
-    behind(services, own, after, expected_tokens).any(|service| service.health.is_ready())
-}
-
-fn behind<'a>(
-    services: &'a Services,
-    own: &'a ModelService,
-    after: &ModelService,
-    expected_tokens: u64,
-) -> impl Iterator<Item = &'a ModelService> {
-    let names = own.spec.fallbacks.iter();
-    let all = names.filter_map(|name| services.models.get(name)).map(Arc::as_ref);
-    let place = own.spec.fallbacks.iter().position(|name| *name == after.spec.name);
-    let holds = move |service: &&ModelService| {
-        let room = service.spec.context_window.saturating_sub(service.spec.max_output_tokens);
-        expected_tokens <= room
-    };
-    all.skip(place.map_or(0, |place| place + 1)).filter(holds)
-}
-
-/// Returns true if a model is given up after this error of this attempt.
-pub(super) fn is_due(error: &ModelError, attempt: u32) -> bool {
-    match error.class {
-        ErrorClass::QuotaExhausted | ErrorClass::Auth | ErrorClass::NotFound => true,
-        ErrorClass::Connection if error.should_retry == Some(false) => true,
-        ErrorClass::RateLimited
-        | ErrorClass::Overloaded
-        | ErrorClass::ServerError
-        | ErrorClass::Connection
-        | ErrorClass::IdleTimeout => {
-            attempt >= ATTEMPTS || error.most_attempts.is_some_and(|most| attempt >= most)
-        }
-        ErrorClass::ContextTokens { .. }
-        | ErrorClass::ContextPlusOutput { .. }
-        | ErrorClass::RequestBytes
-        | ErrorClass::Pairing
-        | ErrorClass::ThinkingChanged
-        | ErrorClass::ReplyTooLarge
-        | ErrorClass::Unsupported(_)
-        | ErrorClass::SchemaRefused
-        | ErrorClass::Fatal => false,
-    }
-}
 
 /// What a request was rendered from, to render it for another model.
 #[derive(Debug)]
@@ -212,14 +56,7 @@ impl Source {
             .messages
             .iter()
             .map(|message| model.piece(&readable(&without_thinking(message), &spec.media)));
-        Request {
-            head,
-            pieces: Pieces::of(pieces.collect()),
-            max_output_tokens: request.max_output_tokens.min(spec.max_output_tokens),
-            context: ContextWork::Nothing,
-            answer_schema: request.answer_schema.clone().filter(|_| service.holds_to_schema()),
-            ..request.clone()
-        }
+        Request { head, pieces: Pieces::of(pieces.collect()), ..request.clone() }
     }
 }
 
@@ -255,33 +92,6 @@ fn is_thinking(block: &Block) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_what_another_model_may_do_better_goes_there() {
-        let error = |class| ModelError::new(class, "no");
-        for class in [ErrorClass::QuotaExhausted, ErrorClass::Auth, ErrorClass::NotFound] {
-            assert!(is_due(&error(class), 1), "{class:?}");
-        }
-        for class in [
-            ErrorClass::RateLimited,
-            ErrorClass::Overloaded,
-            ErrorClass::ServerError,
-            ErrorClass::Connection,
-            ErrorClass::IdleTimeout,
-        ] {
-            assert_eq!(
-                [1, 2, 3].map(|attempt| is_due(&error(class), attempt)),
-                [false, false, true]
-            );
-        }
-        let refused = ModelError { should_retry: Some(false), ..error(ErrorClass::Connection) };
-        assert!(is_due(&refused, 1), "a certificate is refused again");
-        assert!(!is_due(&error(ErrorClass::Fatal), 9));
-        for class in [ErrorClass::ContextTokens { have: None, max: None }, ErrorClass::RequestBytes]
-        {
-            assert!(!is_due(&error(class), 9), "the view is made smaller instead");
-        }
-    }
 
     #[test]
     fn another_model_reads_no_thinking() {

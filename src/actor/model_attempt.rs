@@ -1,45 +1,61 @@
-//! One attempt of a model call: waits for a permit, calls, passes the parts of the reply on as they come,
-//! and reports the end to the gateway.
+//! A model call under way, and one attempt of it: sends the request, passes the parts of the reply on as they
+//! come, and reports the end to the call's machine and to the gateway.
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::fallback::Use;
-use super::gateway::{self, Permit, Permits, Wanted};
+use super::gateway::Permit;
 use super::meter::Meter;
+use super::model_service::{Chain, ModelService};
 use super::services::Services;
 use super::warm_up::Prefix;
-use crate::admission::CallEnd;
+use crate::call_machine::{Call, CallMachine, Form, Input, Step};
 use crate::id::AgentId;
-use crate::message::StopReason;
 use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
 use crate::redaction::LiveRedactor;
 
-/// What became of the wish for a permit.
-pub(super) enum Granted<'a> {
-    /// The permit; `None` if the provider has no gateway.
-    Permit(Option<Permit<'a>>),
-    /// The model was given up while the call waited.
-    GivenUp,
-    /// The caller was cancelled.
-    Cancelled,
+/// A call under way: its machine, and the models that it may use.
+pub(super) struct UnderWay<'a> {
+    machine: CallMachine,
+    chain: Chain<'a>,
 }
 
-/// Waits for a permit. `has_next` says that another model can be called instead of waiting.
-pub(super) async fn permit<'a>(
-    services: &Services,
-    using: &mut Use<'_>,
-    has_next: bool,
-    permits: &'a Permits,
-    wanted: Wanted,
-    cancel: &CancellationToken,
-) -> Granted<'a> {
-    let service = using.service;
-    let acquire = gateway::acquire(services, &service.spec.provider, permits, wanted);
-    // Each attempt takes a permit of its own, so that a call that pauses before a retry holds none.
-    tokio::select! {
-        () = cancel.cancelled() => Granted::Cancelled,
-        permit = acquire => Granted::Permit(permit),
-        () = using.given_up(), if has_next => Granted::GivenUp,
+impl<'a> UnderWay<'a> {
+    /// Begins a call.
+    pub(super) fn new(call: Call, chain: Chain<'a>) -> Self {
+        let machine = CallMachine::new(call, &chain, Instant::now().into_std());
+        Self { machine, chain }
+    }
+
+    /// Returns the first step.
+    pub(super) fn first(&mut self) -> Step {
+        self.machine.first()
+    }
+
+    /// Returns the step that follows.
+    pub(super) fn next(&mut self, input: Input) -> Step {
+        self.machine.next(&self.chain, Instant::now().into_std(), input)
+    }
+
+    /// Returns the form of the request that is sent next.
+    pub(super) fn form(&self) -> Form {
+        self.machine.form()
+    }
+
+    /// Returns the model that is called next.
+    pub(super) fn service(&self) -> &'a ModelService {
+        self.at(self.form().place)
+    }
+
+    /// Returns the model at this place.
+    pub(super) fn at(&self, place: usize) -> &'a ModelService {
+        self.chain.at(place)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.machine.dropped(&self.chain);
     }
 }
 
@@ -47,8 +63,6 @@ pub(super) async fn permit<'a>(
 #[derive(Clone, Copy)]
 pub(super) struct Try<'a> {
     pub(super) request: &'a Request,
-    /// Number of the attempt, from 1.
-    pub(super) attempt: u32,
     /// Ends the call.
     pub(super) abandon: &'a CancellationToken,
     pub(super) agent: Option<&'a AgentId>,
@@ -58,33 +72,56 @@ pub(super) struct Try<'a> {
     pub(super) expected: u64,
 }
 
-/// Makes the attempt. `has_next` says that another model can be called after it. Returns `None` if it was cut;
-/// the meter then knows what it cost.
+/// Makes the attempt; returns the next step, and the reply if there is one. If it is cut, the meter knows what it
+/// cost.
 pub(super) async fn send(
     services: &Services,
-    using: &mut Use<'_>,
-    has_next: bool,
+    call: &mut UnderWay<'_>,
     permit: Option<Permit<'_>>,
     one: Try<'_>,
-) -> Option<Result<Reply, ModelError>> {
-    let Try { request, attempt, abandon, agent, prefix, meter, expected } = one;
-    let service = using.service;
+) -> (Step, Option<Reply>) {
     let Some(permit) = permit else {
-        let message = "the provider has no gateway";
-        return Some(Err(ModelError::new(ErrorClass::Connection, message)));
+        let error = ModelError::new(ErrorClass::Connection, "the provider has no gateway");
+        return (call.next(Input::Failed { error, chance: fastrand::f64() }), None);
     };
+    let Some(result) = exchange(services, call, &permit, one).await else {
+        return (call.next(Input::Cancelled), None);
+    };
+    let (input, end, reply) = match result {
+        Ok(reply) => {
+            one.meter.end(reply.usage.or_expected(one.expected).0);
+            (Input::Replied, call.machine.end_of_reply(&reply.stop, &reply.usage), Some(reply))
+        }
+        Err(error) => {
+            let end = call.machine.end_of_error(&error);
+            (Input::Failed { error, chance: fastrand::f64() }, end, None)
+        }
+    };
+    let step = call.next(input);
+    // A model that is given up is so before another call gets the permit.
+    permit.finish(end);
+    (step, reply)
+}
+
+/// Sends the request and receives the reply. Returns `None` if the attempt was cut.
+async fn exchange(
+    services: &Services,
+    call: &mut UnderWay<'_>,
+    permit: &Permit<'_>,
+    one: Try<'_>,
+) -> Option<Result<Reply, ModelError>> {
+    let Try { request, abandon, agent, prefix, meter, expected } = one;
+    let service = call.service();
     if abandon.is_cancelled() {
         return None;
     }
     let secrets = &services.secrets;
     let mut live = LiveRedactor::new(secrets);
-    let mut is_taken = false;
     // The head of a stream may come before the prompt is read; its first event does not.
     let mut unread = prefix;
     let mut arrived = |delta: Delta<'_>| {
         if let Delta::Taken(told) = delta {
-            is_taken = true;
-            service.note_taken();
+            call.machine.taken(&call.chain);
             permit.taken(told);
         } else if let Delta::Spent(usage) = delta {
             return meter.told(usage);
@@ -112,13 +149,6 @@ pub(super) async fn send(
         () = abandon.cancelled() => return None,
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
-    if result.is_ok() && !is_taken {
-        service.note_taken();
-    }
-    if result.is_err() && is_taken {
-        // It was refused after all: only calls that the provider answers show that it takes some.
-        service.note_refused();
-    }
     if let Some(prefix) = unread.filter(|_| result.is_ok()) {
         prefix.begun();
     }
@@ -134,44 +164,5 @@ pub(super) async fn send(
     if let Some(agent) = agent {
         services.watcher.ended(agent);
     }
-    if let Err(error) = &result
-        && has_next
-        && using.is_due(error, attempt)
-    {
-        // Before another call gets the permit.
-        let model = &service.spec.name;
-        tracing::warn!(%model, %error, "the model is given up for now: another is called");
-        using.give_up();
-    }
-    permit.finish(match end_of(&result) {
-        CallEnd::Failed | CallEnd::Overloaded if agent.is_none() => CallEnd::Abandoned,
-        // Nobody waits for the quota if another model is called.
-        CallEnd::QuotaExhausted { .. } if has_next => CallEnd::Abandoned,
-        end => end,
-    });
     Some(result)
-}
-
-/// Returns what the end of a call means for the other calls to the provider.
-fn end_of(result: &Result<Reply, ModelError>) -> CallEnd {
-    match result {
-        Ok(reply) if matches!(reply.stop, StopReason::Interrupted(_)) => CallEnd::Failed,
-        Ok(Reply { usage, .. }) => {
-            CallEnd::Succeeded { tokens: usage.input + usage.cache_write + usage.output }
-        }
-        Err(error) => match error.class {
-            ErrorClass::RateLimited => CallEnd::RateLimited {
-                retry_after: error.retry_after,
-                left: error.limit_left,
-                reason: error.message.clone(),
-            },
-            ErrorClass::QuotaExhausted => CallEnd::QuotaExhausted {
-                resets_in: error.retry_after,
-                reason: error.message.clone(),
-            },
-            ErrorClass::Overloaded => CallEnd::Overloaded,
-            _ if error.is_retryable() => CallEnd::Failed,
-            _ => CallEnd::Refused,
-        },
-    }
 }

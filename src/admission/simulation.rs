@@ -1,7 +1,7 @@
 //! Plays agents against a provider under a clock of its own, to measure what an admission makes of limits and
 //! of noise. The tests and `cargo bench --bench governor` use it; no run does.
 //!
-//! Pure: chance comes from a seed. The agents do as `actor/model_call.rs` does: a call that was refused asks
+//! Pure: chance comes from a seed. The agents do as `call_machine` does: a call that was refused asks
 //! again at once, to start after its own pause.
 
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! The HTTP transport that both protocols share: one streamed POST, its time limits and its errors.
 //!
 //! Owns the connections, the endpoint's settings and the reading loop. Knows no provider's message
-//! format, and makes one attempt only: `actor/model_call.rs` decides about retries.
+//! format, and makes one attempt only: `call_machine` decides about retries.
 
 mod allowance;
 mod answer;

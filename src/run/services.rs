@@ -14,7 +14,6 @@ use super::{Options, StartError, sandbox};
 use crate::actor::addresses::Addresses;
 use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::{GatewaySettings, OnQuota, Rules};
-use crate::actor::known_capabilities::KnownCapabilities;
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::{Services, Watcher};
@@ -242,12 +241,10 @@ async fn service(
         let wanted = strategy.wanted.name();
         tracing::warn!(model = %spec.name, wanted, "strategy not supported: the client compacts");
     }
-    let known_capabilities = KnownCapabilities::new(facts.capabilities);
     let mut service = ModelService::new(spec, model, retry);
-    service.known_capabilities = known_capabilities;
     service.shares_pauses = rules.shares_pauses;
     service.waits_for_quota = rules.quota.on != OnQuota::Fail;
-    service.set_holds_to_schema(holds_to_schema);
+    service.believe(facts.capabilities, holds_to_schema);
     service
 }
 

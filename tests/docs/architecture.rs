@@ -41,6 +41,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "turn_boundary",
             "run_state",
             "admission",
+            "call_machine",
             "run_machine",
         ],
     ),
