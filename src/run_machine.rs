@@ -4,29 +4,36 @@
 //! actions; a forecast (`resume --explain`) uses the same machine and only simulates the actions.
 //! So each rule of the plan exists once, as a function that a table test can call.
 //!
-//! - [`forecast`]: the same decisions, with simulated actions;
-//! - [`evaluation`]: the templates that are evaluated outside of a machine, and their results;
-//!   `evaluating`: those that are asked for;
-//! - [`scope`]: values and templates of tasks;
-//! - `facts`: what is known of a run, which each rule reads; `start`: what it begins with;
-//! - `decision`: what the rules decide, and which rule carries it out: none calls another;
-//! - `tasks`: decides which task becomes ready, starts, is skipped or cancelled;
-//! - `answers`: whether the answer of an attempt is accepted, or its agent asked again;
-//! - `validity`: whether a result from before still holds;
-//! - `attempts`: how an attempt ends, and whether another one follows;
-//! - `fan_out`: the instances of a task, one for each item of a list; `items`: the list and its keys;
+//! # Desks
+//!
+//! Each rule of the plan has a desk: a struct with private fields in the file of the rule. A rule reads everything,
+//! changes the data of its own desk alone, and posts decisions (`desk`, `decision`). To change the data of another
+//! desk it posts a decision that this one carries out; to ask for them it calls a method of the owner that takes
+//! `&self`. An input is given to one desk, or to some in the order that stands here. Then the machine carries out
+//! what was posted, in the order in which it was posted, until nothing is left, and decides about what was touched.
+//! A new desk is a file, and a line of the table below.
+//!
+//! - `agents`: how agents start, crash and end; `children`: the deadline of a child, and its schema;
+//! - `tasks`: which task becomes ready, starts, is skipped or cancelled; `fan_out`: the instances of a task;
+//! - `attempts`: whether the answer of an attempt is accepted, and how the attempt ends;
+//! - `evaluating`: the templates that are evaluated outside of a machine; `values`: what they may name;
+//! - `scarce`: who has slots and locks; `sharing`: how many children are left to whom;
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
-//! - `agents`: delegation, crashes, ends;
-//! - `children`: the deadline of a child, and the schema that its answer must fit;
-//! - `hooks`: the hooks of the run itself;
 //! - `limits`: time limits, and the deadlines of agents that must end;
-//! - `pauses`: interruption, a full disk, the end of the run;
-//! - `questions`: what waits for people, and which answer counts;
-//! - `request`: what agents ask of their run, and the replies;
-//! - [`reopening`]: the first records of a run that is opened again;
-//! - `restart`: resumes a run from the end of its records;
-//! - `shares`: how many children each task may have; `sharing`: how many are left; `claims`: the locks of tasks;
-//! - `agenda`, `slots`, `locks`, `turns`, `asking`, `timers`: the data for these decisions.
+//! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
+//! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run itself;
+//! - `growth`: the tasks that agents propose, and `unasked`: how many of them.
+//!
+//! Beside the desks:
+//!
+//! - [`forecast`]: the same decisions, with simulated actions;
+//! - [`evaluation`]: what is evaluated, and the results; [`scope`]: values and templates of tasks; `items`: those of a
+//!   fan-out;
+//! - `carrying`: the order in which decisions are made and carried out;
+//! - `facts`: what all rules ask of the records and the plan; `start`: what a machine begins with;
+//! - `validity`: whether a result from before still holds; [`reopening`]: the first records of a run opened again;
+//! - `request`: what agents ask of their run, and the replies; `action`: what goes out;
+//! - `agenda`, `slots`, `locks`, `turns`, `shares`, `timers`: data structures.
 //!
 //! The work per input depends only on what the input touches: the end of a task leads to its
 //! dependants, the end of an agent to its parent and children. Only an event that stops the whole
@@ -35,12 +42,11 @@
 mod action;
 mod agenda;
 mod agents;
-mod answers;
-mod asking;
 mod attempts;
+mod carrying;
 mod children;
-mod claims;
 mod decision;
+mod desk;
 mod evaluating;
 pub(crate) mod evaluation;
 mod facts;
@@ -56,7 +62,7 @@ mod questions;
 mod quotas;
 pub(crate) mod reopening;
 mod request;
-mod restart;
+mod scarce;
 pub(crate) mod scope;
 mod shares;
 mod sharing;
@@ -72,82 +78,105 @@ mod timers;
 mod turns;
 mod unasked;
 mod validity;
+mod values;
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 use std::time::Duration;
 
 pub use self::action::CancelTarget;
 pub(crate) use self::action::{Action, Finish, Haste, Made};
+use self::agenda::Agenda;
+use self::agents::Agents;
+use self::attempts::Attempts;
+use self::children::Children;
 use self::decision::Decision;
+use self::evaluating::Evaluating;
 use self::evaluation::Evaluated;
-use self::facts::Facts;
+use self::fan_out::FanOuts;
+use self::growth::Growth;
+use self::hooks::Hooks;
+use self::pauses::Pauses;
+use self::questions::Questions;
+use self::quotas::Quotas;
 pub(crate) use self::request::{
     Ask, Asks, ChildResult, Delegation, Kind, Proposal, Refused, Reply, Request, SlotBack, Wish,
 };
+use self::scarce::Scarce;
+use self::sharing::Sharing;
 pub use self::start::GivenUp;
 pub(crate) use self::start::{Left, Now, Settings, Start};
+use self::stopping::Stopping;
+use self::tasks::Tasks;
+use self::timers::Timers;
+use self::values::Values;
 use crate::event::{Draft, Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
-use crate::plan::{Plan, TaskState};
-use crate::run_state::{Reading, RunPhase, RunState};
+use crate::plan::Plan;
+use crate::run_state::RunState;
 use crate::spec::hooks::HookFinished;
 use crate::template::Known;
 use crate::turn::question::PersonsAnswer;
+
+desk::desks! {
+    (settings: Settings, start: Start)
+    facts {
+        /// The moment of the input that is handled.
+        now: Now = Now::default(),
+        /// The moment of the latest record, from which the run's clock continues.
+        recorded_at: Duration = Duration::ZERO,
+        /// The tasks that need a decision.
+        agenda: Agenda = Agenda::new(&settings.plan, &start.state),
+        /// The tasks with a change on its way to the journal, by place in the plan.
+        proposed: HashSet<usize> = HashSet::new(),
+        /// The fold of the run's records so far.
+        state: RunState = start.state,
+        settings: Settings = settings,
+    }
+    desks {
+        agents: Agents = Agents::new(start.left),
+        attempts: Attempts = Attempts::new(start.seed),
+        children: Children = Children::default(),
+        evaluating: Evaluating = Evaluating::default(),
+        fan_outs: FanOuts = FanOuts::default(),
+        growth: Growth = Growth::default(),
+        hooks: Hooks = Hooks::default(),
+        pauses: Pauses = Pauses::default(),
+        questions: Questions = Questions::default(),
+        quotas: Quotas = Quotas::default(),
+        scarce: Scarce = Scarce::new(&settings.limits),
+        sharing: Sharing = Sharing::new(settings.limits.max_descendants),
+        stopping: Stopping = Stopping::default(),
+        tasks: Tasks = Tasks::default(),
+        /// The desk of `limits`.
+        timers: Timers = Timers::default(),
+        values: Values = Values::new(settings.inputs.clone(), &start.outputs),
+    }
+}
 
 /// The state machine that makes the decisions of one run.
 #[derive(Clone, Debug)]
 pub struct RunMachine {
     facts: Facts,
+    out: desk::Out,
     /// The answers that were left for this process, until it begins.
     left_answers: Vec<PersonsAnswer>,
     /// The reason why the run is cancelled when this process begins, if it is.
     left_cancel: Option<String>,
     left_given_up: Option<GivenUp>,
-    /// What the rules have decided and is not carried out yet.
-    decided: Vec<Decision>,
-    actions: VecDeque<Action>,
-    chance: fastrand::Rng,
-}
-
-impl Facts {
-    /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
-    /// between records.
-    fn open_time(&self) -> Duration {
-        let since = match self.state.phase() {
-            RunPhase::Open => self.now.since.saturating_sub(self.recorded_at),
-            RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
-        };
-        self.state.reading().since(Reading::default()) + since
-    }
-
-    fn name(&self, place: usize) -> &Name {
-        &self.settings.plan.tasks()[place].name
-    }
-
-    fn task_state(&self, place: usize) -> TaskState {
-        self.state.task(self.name(place)).map_or(TaskState::Pending, |status| status.state)
-    }
-
-    fn standing(&self, place: usize) -> crate::plan::Standing {
-        self.state.standing(self.name(place))
-    }
 }
 
 impl RunMachine {
     /// Makes the machine of a run. [`begin`](Self::begin) must be its first input.
     #[must_use]
-    pub fn new(settings: Settings, start: Start) -> Self {
-        let Start { state, left, outputs, answers, cancelled, given_up, seed } = start;
+    pub fn new(settings: Settings, mut start: Start) -> Self {
         Self {
-            facts: Facts::new(settings, state, left, outputs),
-            left_answers: answers,
-            left_cancel: cancelled,
-            left_given_up: given_up,
-            decided: Vec::new(),
-            actions: VecDeque::new(),
-            chance: fastrand::Rng::with_seed(seed),
+            left_answers: std::mem::take(&mut start.answers),
+            left_cancel: start.cancelled.take(),
+            left_given_up: start.given_up.take(),
+            facts: Facts::new(settings, start),
+            out: desk::Out::default(),
         }
     }
 
@@ -166,7 +195,7 @@ impl RunMachine {
     /// Takes the next action to perform. Returns `None` if there is nothing to do before the next
     /// input.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        self.out.actions.pop_front()
     }
 
     /// Returns the moment at which [`wake`](Self::wake) must be called, if a timer is set.
@@ -179,22 +208,33 @@ impl RunMachine {
     pub fn begin(&mut self, now: Now) {
         self.facts.now = now;
         self.facts.recorded_at = now.since;
-        let written = self.facts.settings.plan.tasks().len();
-        self.take_up_written();
-        self.expand_as_before();
+        let written = self.plan().tasks().len();
+        self.agents().take_up();
+        self.values().take_up();
+        self.tasks().take_up(0);
         self.carry_out_all();
-        self.take_up_instances(written);
+        self.fan_outs().take_up();
+        self.carry_out_all();
+        // The instances of what had fanned out are in the plan behind the tasks that were written.
+        self.tasks().take_up(written);
+        self.sharing().take_up();
+        self.scarce().take_up();
+        self.stopping().take_up(written);
+        self.carry_out_all();
         // Stops come before resumed attempts: an agent that must end must not get an actor first.
-        self.stop_as_before();
+        self.stopping().fail_as_before();
+        let cancel = self.left_cancel.take();
+        self.out.decided.extend(cancel.map(|why| Decision::Cancel(CancelTarget::Run, why)));
+        self.out.decided.extend(self.left_given_up.take().map(Decision::GiveUp));
         self.carry_out_all();
-        self.start_limits();
+        self.timers().start_limits();
         self.carry_out_all();
-        self.resume_agents();
+        self.agents().resume_agents();
         self.carry_out_all();
         for answer in std::mem::take(&mut self.left_answers) {
-            self.answered_by(None, answer);
+            self.questions().answered_by(None, answer);
         }
-        self.resume_questions();
+        self.questions().resume();
         self.decide();
     }
 
@@ -206,7 +246,7 @@ impl RunMachine {
                 continue;
             }
             if let Err(error) = self.take_in(record) {
-                return self.finish(Finish::Broken(error));
+                return self.pauses().finish(Finish::Broken(error));
             }
         }
         self.decide();
@@ -217,10 +257,10 @@ impl RunMachine {
         self.facts.now = now;
         let Request { from, task, wish, .. } = request;
         match wish {
-            Wish::Child(delegation) => self.delegated(from, task, delegation),
-            Wish::Person(ask) => self.asked(from, &task, ask),
-            Wish::Tasks(proposal) => self.proposed(from, proposal),
-            Wish::Slot(SlotBack) => self.wants_slot(from),
+            Wish::Child(delegation) => self.agents().delegated(from, task, delegation),
+            Wish::Person(ask) => self.questions().asked(from, &task, ask),
+            Wish::Tasks(proposal) => self.growth().proposed(from, proposal),
+            Wish::Slot(SlotBack) => self.agents().wants_slot(from),
         }
         self.decide();
     }
@@ -229,21 +269,21 @@ impl RunMachine {
     /// what became of it.
     pub fn person_answered(&mut self, now: Now, request: Option<u64>, answer: PersonsAnswer) {
         self.facts.now = now;
-        self.answered_by(request, answer);
+        self.questions().answered_by(request, answer);
         self.decide();
     }
 
     /// Takes in that a notification command has ended.
     pub fn notified(&mut self, now: Now) {
         self.facts.now = now;
-        self.notification_ended();
+        self.questions().notification_ended();
         self.decide();
     }
 
     /// Takes in the end of a hook that the performer ran.
     pub fn hook_ended(&mut self, now: Now, finished: HookFinished) {
         self.facts.now = now;
-        self.record(vec![Draft::run(finished)]);
+        self.out.actions.push_back(Action::Record(vec![Draft::run(finished)]));
         self.decide();
     }
 
@@ -256,7 +296,7 @@ impl RunMachine {
         checked: Result<(Known, Output), Failure>,
     ) {
         self.facts.now = now;
-        self.checked(task, checked);
+        self.attempts().checked(task, checked);
         self.decide();
     }
 
@@ -269,21 +309,21 @@ impl RunMachine {
         result: Result<Evaluated, Failure>,
     ) {
         self.facts.now = now;
-        self.facts.take_evaluation(task, number, result);
+        self.evaluating().take(task, number, result);
         self.decide();
     }
 
     /// Takes in whether the answer of a child fits the schema that its parent wants of it.
     pub fn answer_compared(&mut self, now: Now, child: &AgentId, fits: Result<(), Failure>) {
         self.facts.now = now;
-        self.compared(child, fits);
+        self.children().compared(child, fits);
         self.decide();
     }
 
     /// Takes in that the records of an agent were folded, so its actor can be started.
     pub fn agent_folded(&mut self, now: Now, agent: &AgentId) {
         self.facts.now = now;
-        self.folded(agent);
+        self.agents().folded(agent);
         self.decide();
     }
 
@@ -291,7 +331,7 @@ impl RunMachine {
     /// be started.
     pub fn agent_gone(&mut self, now: Now, agent: &AgentId, error: Option<String>) {
         self.facts.now = now;
-        self.gone(agent, error);
+        self.agents().gone(agent, error);
         self.decide();
     }
 
@@ -299,7 +339,7 @@ impl RunMachine {
     /// there is no such target; a target that has ended stays as it is.
     pub fn cancel(&mut self, now: Now, target: &CancelTarget, reason: &str) -> bool {
         self.facts.now = now;
-        let found = self.cancelled(target, reason);
+        let found = self.stopping().cancel(target, reason);
         self.decide();
         found
     }
@@ -307,29 +347,30 @@ impl RunMachine {
     /// Stops the run so that it can be resumed.
     pub fn interrupt(&mut self, now: Now, reason: String) {
         self.facts.now = now;
-        self.interrupted(reason, Haste::WithinGrace);
+        self.pauses().interrupt(reason, PauseCause::Interrupted, Haste::WithinGrace);
         self.decide();
     }
 
     /// Takes in that the disk has no space for new work.
     pub fn disk_full(&mut self, now: Now) {
         self.facts.now = now;
-        self.no_room();
+        self.pauses().no_room();
         self.decide();
     }
 
     /// Takes in that the disk has space again.
     pub fn disk_has_room(&mut self, now: Now) {
         self.facts.now = now;
-        self.room_again();
+        self.pauses().room_again();
         self.decide();
     }
 
     /// Fires the timers whose moment has come.
     pub fn wake(&mut self, now: Now) {
         self.facts.now = now;
-        while let Some(timer) = self.facts.timers.pop_due(now.since) {
+        while let Some(timer) = self.timers().pop_due() {
             self.fired(timer);
+            self.carry_out_all();
         }
         self.decide();
     }
@@ -352,79 +393,35 @@ impl RunMachine {
                 before,
                 self.facts.standing(place),
             );
-            self.task_changed(place, &record.event);
+            self.tasks().changed(place, &record.event);
         }
         match (&record.agent, &record.event) {
-            (Some(agent), Event::AgentSpawned(_)) => self.spawned(agent, record),
+            (Some(agent), Event::AgentSpawned(_)) => self.agents().spawned(agent, record),
             (Some(agent), Event::AgentRestarted(restarted)) => match restarted.feedback {
-                Some(_) => self.round_begins(agent),
-                None => self.restarted(agent, restarted.restart),
+                Some(_) => self.agents().round_begins(agent),
+                None => self.agents().restarted(agent, restarted.restart),
             },
-            (Some(agent), Event::AgentEnded(_)) => self.ended(agent),
-            (_, Event::ApprovalAsked(asked)) => self.question_asked(asked),
-            (_, Event::ApprovalAnswered(answer)) => self.question_answered(record, answer),
+            (Some(agent), Event::AgentEnded(_)) => self.agents().ended(agent),
+            (_, Event::ApprovalAsked(asked)) => self.questions().is_asked(asked),
+            (_, Event::ApprovalAnswered(answer)) => self.questions().is_answered(record, answer),
             (None, Event::RunCompleted(completed)) => {
-                self.finish(Finish::Completed(Box::new(completed.clone())));
+                self.pauses().finish(Finish::Completed(Box::new(completed.clone())));
             }
             (None, Event::RunPaused(paused)) => match paused.cause {
                 PauseCause::Interrupted | PauseCause::Failure | PauseCause::Person => {
-                    self.finish(Finish::Paused(paused.clone()));
+                    self.pauses().finish(Finish::Paused(paused.clone()));
                 }
-                PauseCause::DiskFull | PauseCause::Quota => self.stop_limits(),
+                PauseCause::DiskFull | PauseCause::Quota => self.timers().stop_limits(),
             },
-            (None, Event::RunOpened(_)) => self.opened(),
-            (None, Event::GatewayParked(parked)) => {
-                parked.quota.iter().for_each(|wait| self.quota_exhausted(parked, *wait));
-            }
-            (None, Event::GatewayResumed(_)) => self.quota_reset(),
-            (None, Event::HookStarted(started)) => self.hook_started(started.hook),
-            (None, Event::HookFinished(_)) => self.facts.hook = None,
-            (None, Event::PlanExtended(extended)) => self.extended(extended)?,
+            (None, Event::RunOpened(_)) => self.pauses().opened(),
+            (None, Event::GatewayParked(parked)) => self.quotas().exhausted(parked),
+            (None, Event::GatewayResumed(_)) => self.quotas().reset(),
+            (None, Event::HookStarted(started)) => self.hooks().started(started.hook),
+            (None, Event::HookFinished(_)) => self.hooks().ended(),
+            (None, Event::PlanExtended(extended)) => self.growth().extended(extended),
             _ => {}
         }
         self.carry_out_all();
         Ok(())
-    }
-
-    /// Makes all decisions that follow from the inputs so far, in this order: what the rules have posted; the beginning of
-    /// the run; each task that was touched; locks, then slots; the pause for people; the end of the run.
-    fn decide(&mut self) {
-        self.carry_out_all();
-        if self.facts.is_finishing {
-            return;
-        }
-        if self.facts.interrupted.is_some() {
-            return self.pause_when_quiet();
-        }
-        let waits = self.waits_for_start();
-        self.carry_out_all();
-        if waits {
-            return;
-        }
-        loop {
-            while let Some(place) = self.facts.agenda.next_touched() {
-                if !self.facts.proposed.contains(&place) {
-                    self.decide_task(place);
-                    self.carry_out_all();
-                    self.facts.forget_result(place);
-                }
-            }
-            // Only once all that could start has its place in line.
-            self.facts.grant_locks();
-            if !self.facts.agenda.is_due() {
-                self.fill_slots();
-            }
-            // Whoever has its locks wants a slot, and an attempt that got its slot back is decided with it.
-            if !self.facts.agenda.is_due() {
-                break;
-            }
-        }
-        self.pause_for_people();
-        self.carry_out_all();
-        match self.facts.interrupted.is_some() {
-            true => self.pause_when_quiet(),
-            false => self.complete_when_done(),
-        }
-        self.carry_out_all();
     }
 }

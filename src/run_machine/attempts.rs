@@ -1,9 +1,13 @@
 //! Decides how an attempt of a task ends: its output is checked, or its failure leads to another
-//! attempt, to a pause or to the end of the task.
+//! attempt, to a pause or to the end of the task. `answers`: whether the answer of an attempt is accepted.
+
+mod answers;
+
+use std::collections::HashMap;
 
 use super::decision::Decision;
-use super::facts::{Checking, Facts, Judged};
-use super::{Made, RunMachine, scope};
+use super::desk::Desk;
+use super::{Facts, Made, scope};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
@@ -12,6 +16,58 @@ use crate::plan::{TaskCancelled, TaskCompleted, TaskRetrying, TaskReused};
 use crate::spec::{OnFailure, Work};
 use crate::template::Known;
 use crate::turn::{Cause, Outcome};
+
+/// The answers of attempts that have no agent at work.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts {
+    /// The tasks whose output is being checked, by place in the plan.
+    checking: HashMap<usize, Checking>,
+    /// The answers that are judged, by the task's place in the plan.
+    judged: HashMap<usize, Judged>,
+    /// The chance in the length of pauses.
+    chance: fastrand::Rng,
+}
+
+/// An output that is being checked.
+#[derive(Clone, Debug)]
+struct Checking {
+    /// The key of the earlier result, if the output is one.
+    reused: Option<String>,
+    /// True if the task is completed when it passes.
+    is_last: bool,
+}
+
+/// An answer whose form is right, and which is judged by checks and by the condition of a loop.
+#[derive(Clone, Debug)]
+struct Judged {
+    /// Its value for templates.
+    value: Known,
+    /// True if it has passed.
+    is_accepted: bool,
+}
+
+impl Attempts {
+    /// Makes the attempts of a run whose chance has this seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let chance = fastrand::Rng::with_seed(seed);
+        Self { checking: HashMap::new(), judged: HashMap::new(), chance }
+    }
+
+    /// Returns true if the output of a task is being checked.
+    pub(super) fn is_checking(&self, place: usize) -> bool {
+        self.checking.contains_key(&place)
+    }
+
+    /// Returns true if the output of some task is being checked.
+    pub(super) fn any_checking(&self) -> bool {
+        !self.checking.is_empty()
+    }
+
+    /// Returns the value of an answer that is judged.
+    pub(super) fn judged(&self, place: usize) -> Option<&Known> {
+        self.judged.get(&place).map(|judged| &judged.value)
+    }
+}
 
 impl Facts {
     /// Returns the failure of an agent that ran out of turns while it mended its answer as a failure of
@@ -39,22 +95,22 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Attempts> {
     /// Settles an attempt once its agent and every agent that worked for it have ended.
     pub(super) fn settle_when_quiet(&mut self, place: usize) {
-        let Some(status) = self.facts.status(place).filter(|status| status.open_agents == 0) else {
+        let Some(status) = self.status(place).filter(|status| status.open_agents == 0) else {
             return;
         };
         let Some(main) = status.agent.clone() else { return };
-        let outcome = self.facts.state.agents().get(&main).and_then(|agent| agent.outcome.clone());
-        let Some(outcome) = outcome.filter(|_| !self.facts.spawning.contains_key(&main)) else {
+        let outcome = self.state.agents().get(&main).and_then(|agent| agent.outcome.clone());
+        let Some(outcome) = outcome.filter(|_| !self.agents.begins_below(&main)) else {
             return;
         };
         match outcome {
-            Outcome::Completed { output } => self.post(Decision::Judge(place, main, output)),
+            Outcome::Completed { output } => self.judge(place, &main, output),
             Outcome::Failed { failure, .. } => {
-                let failure = self.facts.cause_of(place, failure);
-                self.attempt_failed(place, failure);
+                let failure = self.cause_of(place, failure);
+                self.fail(place, failure);
             }
             Outcome::Cancelled { reason } => {
                 self.record_task(place, TaskCancelled { reason }.into());
@@ -64,26 +120,25 @@ impl RunMachine {
 
     /// Handles the result of an output check.
     pub(super) fn checked(&mut self, task: &Name, checked: Result<(Known, Output), Failure>) {
-        let place = self.facts.settings.plan.place(task);
+        let place = self.settings.plan.place(task);
         let Some((place, checking)) =
-            place.and_then(|place| Some((place, self.facts.checking.remove(&place)?)))
+            place.and_then(|place| Some((place, self.own().checking.remove(&place)?)))
         else {
             return;
         };
-        self.facts.proposed.remove(&place);
         let Checking { reused, is_last } = checking;
         let (value, output) = match checked {
             Ok(checked) => checked,
-            Err(failure) if reused.is_some() => return self.attempt_failed(place, failure),
-            Err(failure) => return self.post(Decision::RefuseForm(place, failure)),
+            Err(failure) if reused.is_some() => return self.fail(place, failure),
+            Err(failure) => return self.form_is_wrong(place, failure),
         };
         if !is_last {
-            self.facts.judged.insert(place, Judged { value, is_accepted: false });
-            return self.facts.agenda.touch(place);
+            self.own().judged.insert(place, Judged { value, is_accepted: false });
+            return self.post(Decision::Touch(place));
         }
-        let value = scope::value_of(self.facts.spec(place), value);
-        self.facts.values.insert(task.to_string(), value);
-        let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
+        let value = scope::value_of(self.spec(place), value);
+        self.post(Decision::KeepValue(place, value));
+        let attempt = self.status(place).map_or(1, |status| status.attempt);
         let event = match reused {
             Some(key) => TaskReused { key, output }.into(),
             None => TaskCompleted { attempt, output }.into(),
@@ -94,38 +149,43 @@ impl RunMachine {
     /// Completes a task that stands for a sub-graph, all of whose tasks have ended. Its output has the
     /// outputs of the last of them by their names.
     pub(super) fn complete_graph(&mut self, place: usize) {
-        let Work::Graph { outputs } = &self.facts.spec(place).work else { return };
-        let stands = self.facts.name(place);
+        let Work::Graph { outputs } = &self.spec(place).work else { return };
+        let stands = self.name(place);
         let output = |name: &Name| {
-            let value = self.facts.values.get(name.as_str());
+            let value = self.values.get(name);
             let value = value.and_then(|value| value.get("outputs").or(value.get("output")));
             let local = name.as_str().strip_prefix(stands.as_str()).unwrap_or_default();
             (local.trim_start_matches('/').to_owned(), value.unwrap_or_default())
         };
         let outputs = Known::object(outputs.iter().map(output));
-        self.post(Decision::CheckOutput(place, Made::Parts(outputs), None));
+        self.check_output(place, Made::Parts(outputs), None);
     }
 
     /// Handles the failure of an attempt: the task's retry policy decides if another one follows.
-    pub(super) fn attempt_failed(&mut self, place: usize, failure: Failure) {
+    pub(super) fn fail(&mut self, place: usize, failure: Failure) {
         let (attempt, earlier) =
-            self.facts.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
-        let is_ending = (self.facts.stopped.is_some() && !self.facts.cleans_up(place))
-            || self.facts.interrupted.is_some()
-            || self.facts.cancelled.contains_key(&place);
-        let chance = self.chance.f64();
-        let retry = &self.facts.spec(place).retry;
+            self.status(place).map_or((1, 0), |status| (status.attempt, status.earlier));
+        let is_ending = (self.stopping.is_stopped() && !self.cleans_up(place))
+            || self.pauses.is_interrupted()
+            || self.stopping.cancelled(place).is_some();
+        let chance = self.own().chance.f64();
+        let retry = &self.spec(place).retry;
         let pause = retry.pause(attempt.saturating_sub(earlier), failure.kind, chance);
         let event: Event = match pause.filter(|_| !is_ending && !failure.was_tried_out()) {
             Some(pause) => {
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
                 TaskRetrying { attempt, failure, pause_ms, on_resume: false }.into()
             }
-            None if !is_ending && self.facts.pauses_after(place, &failure) => {
+            None if !is_ending && self.pauses_after(place, &failure) => {
                 TaskRetrying { attempt, failure, pause_ms: 0, on_resume: true }.into()
             }
-            None => self.facts.failed(place, attempt, failure),
+            None => self.failed(place, attempt, failure),
         };
         self.record_task(place, event);
+    }
+
+    /// Forgets the answer of an attempt that is over.
+    pub(super) fn attempt_over(&mut self, place: usize) {
+        self.own().judged.remove(&place);
     }
 }

@@ -5,11 +5,12 @@
 //! does not fit goes back to the child, in the same conversation, as that of a task does. Everything
 //! follows from the records: a resumed run compares again the answers that no parent has.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use super::decision::Decision;
-use super::facts::{Answer, Facts};
-use super::{Action, ChildResult, RunMachine};
+use super::decision::{self, Decision};
+use super::desk::Desk;
+use super::{Action, ChildResult, Facts};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
@@ -17,6 +18,32 @@ use crate::message::Json;
 use crate::run_state::AgentStatus;
 use crate::spec::acceptance::RETRIES;
 use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
+
+/// What is known of the answers of children that must fit a schema, once they have ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Children {
+    answers: HashMap<AgentId, Answer>,
+}
+
+/// What is known of the answer of a child that has ended.
+#[derive(Clone, Debug)]
+enum Answer {
+    /// It is being compared with the schema.
+    Compared,
+    /// It does not fit, and the child mends it once it has a slot.
+    IsMended(Failure),
+    /// It fits.
+    Fits,
+    /// It does not fit, and the child may not mend it.
+    Fails(Failure),
+}
+
+impl Children {
+    /// Returns true if a child is to mend its answer.
+    pub(super) fn is_to_mend(&self, child: &AgentId) -> bool {
+        matches!(self.answers.get(child), Some(Answer::IsMended(_)))
+    }
+}
 
 impl Facts {
     /// Returns the schema that the answer of a child must fit: that of the call, or else that of its
@@ -46,51 +73,52 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Children> {
     /// Returns the result of a child once every agent that worked for it has ended too and its answer
     /// was compared with the schema, if there is one.
-    fn child_result(&mut self, child: &AgentId) -> Option<ChildResult> {
-        let status = self.facts.state.agents().get(child)?;
-        let outcome = status.outcome.clone().filter(|_| self.facts.is_subtree_over(child))?;
+    fn result_of(&mut self, child: &AgentId) -> Option<ChildResult> {
+        let status = self.state.agents().get(child)?;
+        let outcome = status.outcome.clone().filter(|_| self.is_subtree_over(child))?;
         let schema = status.wanted.as_ref().and_then(|wanted| wanted.schema.clone());
         let parent = status.parent.clone();
         let outcome = match (outcome, schema) {
-            (Outcome::Completed { output }, Some(schema)) => match self.facts.answers.get(child) {
+            (Outcome::Completed { output }, Some(schema)) => match self.children.answers.get(child)
+            {
                 Some(Answer::Fits) => Outcome::Completed { output },
                 Some(Answer::Fails(failure)) => {
                     Outcome::Failed { failure: failure.clone(), partial: Some(output) }
                 }
                 Some(Answer::Compared | Answer::IsMended(_)) => return None,
                 // Nobody waits for it: an entry is made only while somebody does, and goes with them.
-                None if parent.is_none_or(|parent| self.facts.is_over(&parent)) => return None,
+                None if parent.is_none_or(|parent| self.agents.is_over(&parent)) => return None,
                 None => {
-                    self.facts.answers.insert(child.clone(), Answer::Compared);
+                    self.own().answers.insert(child.clone(), Answer::Compared);
                     let agent = child.clone();
-                    self.actions.push_back(Action::CompareAnswer { agent, output, schema });
+                    self.act(Action::CompareAnswer { agent, output, schema });
                     return None;
                 }
             },
             (outcome, _) => outcome,
         };
-        let turns = self.facts.state.agents().get(child).map_or(0, |status| status.turn);
-        let usage = self.facts.state.inclusive(child).usage;
+        let turns = self.state.agents().get(child).map_or(0, |status| status.turn);
+        let usage = self.state.inclusive(child).usage;
         Some(ChildResult { agent: child.clone(), outcome, turns, usage })
     }
 
     /// Handles the comparison of a child's answer with its schema.
     pub(super) fn compared(&mut self, child: &AgentId, fits: Result<(), Failure>) {
-        let Some(Answer::Compared) = self.facts.answers.get(child) else { return };
-        if self.facts.interrupted.is_some() {
+        let Some(Answer::Compared) = self.children.answers.get(child) else { return };
+        if self.pauses.is_interrupted() {
             // A resumed run compares it again.
-            return self.forget_answer(child);
+            return self.forget(child);
         }
-        let Some(status) = self.facts.state.agents().get(child) else { return };
-        let place = self.facts.settings.plan.place(&status.task);
+        let Some(status) = self.state.agents().get(child) else { return };
+        let place = self.settings.plan.place(&status.task);
         let answer = match fits {
             Ok(()) => Answer::Fits,
-            Err(_) if self.facts.is_late(child) => Answer::Fails(self.facts.too_late(child)),
+            Err(_) if self.is_late(child) => Answer::Fails(self.too_late(child)),
             Err(failure) if may_be_mended(status, &failure) => {
-                match place.and_then(|place| self.facts.bound(place, 1)) {
+                match place.and_then(|place| self.bound(place, 1)) {
                     Some(failure) => Answer::Fails(failure),
                     None => Answer::IsMended(failure),
                 }
@@ -98,65 +126,62 @@ impl RunMachine {
             Err(failure) => Answer::Fails(failure),
         };
         let is_mended = matches!(answer, Answer::IsMended(_));
-        self.facts.answers.insert(child.clone(), answer);
+        self.own().answers.insert(child.clone(), answer);
         match is_mended {
             false => {
-                self.facts.slots.release(child);
+                self.post(Decision::Release(child.clone()));
                 self.give_result(child);
             }
-            true if self.facts.slots.holds(child) => self.mend_answer(child),
-            true => {
-                let rank = self.facts.rank(child);
-                self.facts.slots.return_to(child.clone(), rank);
-            }
+            true if self.scarce.holds(child) => self.mend(child),
+            true => self.post(Decision::ReturnTo(child.clone())),
         }
     }
 
     /// Handles the end of a child with all that worked for it. Its slot is released once it is known whether it must
     /// mend its answer.
-    pub(super) fn child_ended(&mut self, child: &AgentId) {
+    pub(super) fn ended(&mut self, child: &AgentId) {
         self.give_result(child);
-        if !self.facts.answers.contains_key(child) {
-            self.facts.slots.release(child);
+        if !self.children.answers.contains_key(child) {
+            self.post(Decision::Release(child.clone()));
         }
     }
 
     /// Gives the result of a child to its parent, if it has one.
     pub(super) fn give_result(&mut self, child: &AgentId) {
-        let status = self.facts.state.agents().get(child);
+        let status = self.state.agents().get(child);
         let asked = status.and_then(|status| status.parent.clone().zip(status.call.clone()));
         if let Some((parent, call)) = asked
-            && let Some(result) = self.child_result(child)
+            && let Some(result) = self.result_of(child)
         {
             self.post(Decision::AnswerParent(parent, call, Ok(result)));
         }
     }
 
     /// Lets a child that has a slot mend its answer.
-    pub(super) fn mend_answer(&mut self, child: &AgentId) {
-        let Some(Answer::IsMended(failure)) = self.facts.answers.get(child) else { return };
+    pub(super) fn mend(&mut self, child: &AgentId) {
+        let Some(Answer::IsMended(failure)) = self.children.answers.get(child) else { return };
         let failure = failure.clone();
-        let Some(status) = self.facts.state.agents().get(child) else { return };
+        let Some(status) = self.state.agents().get(child) else { return };
         let (task, restart, round) = (status.task.clone(), status.restarts, status.round);
         let cause = match failure.kind {
             FailureKind::OutputFormat => Cause::Format,
             _ => Cause::Schema,
         };
-        self.facts.answers.remove(child);
-        self.facts.begins_soon_below(child);
-        if let Some(place) = self.facts.settings.plan.place(&task) {
-            self.facts.count_from_now(place);
+        self.own().answers.remove(child);
+        self.post(Decision::BeginsSoonBelow(child.clone()));
+        if let Some(place) = self.settings.plan.place(&task) {
+            self.post(Decision::CountFromNow(place));
         }
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
-        let feedback = Some(Feedback { cause, text: super::answers::form_is_wrong(&failure) });
+        let feedback = Some(Feedback { cause, text: decision::ask_to_mend(&failure) });
         let restarted = AgentRestarted { restart, reason, feedback };
         self.record(vec![Draft::agent(&task, child, restarted)]);
     }
 
     /// Forgets the answer of a child whose parent needs it no longer.
-    pub(super) fn forget_answer(&mut self, child: &AgentId) {
-        if self.facts.answers.remove(child).is_some() {
-            self.facts.slots.release(child);
+    pub(super) fn forget(&mut self, child: &AgentId) {
+        if self.own().answers.remove(child).is_some() {
+            self.post(Decision::Release(child.clone()));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! of the last record says what it saw. Pure: a forecast makes the same evaluations at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::items::Items;
 use super::scope::{self, Inputs, Item, Scope};
@@ -42,13 +43,18 @@ pub(crate) enum Wanted {
     OutputFile,
 }
 
-/// An evaluation that was asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Evaluating {
-    pub(super) number: u64,
-    pub(super) wanted: Wanted,
-    /// The result, until a decision uses it.
-    pub(super) result: Option<Result<Evaluated, Failure>>,
+impl Wanted {
+    /// Returns true if there is nothing to evaluate: a program without templates.
+    pub(super) fn is_plain(self, spec: &TaskSpec) -> bool {
+        let prompt = match &spec.work {
+            Work::Agent { prompt, .. } => Some(prompt),
+            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
+        };
+        let own = [&spec.stdin, &spec.cwd, &spec.idempotency_key];
+        let texts = spec.env.values().chain(prompt).chain(own.into_iter().flatten());
+        let has_template = |text: &String| text.contains('{');
+        self == Self::Program && spec.context.is_empty() && !texts.into_iter().any(has_template)
+    }
 }
 
 /// The result of an evaluation.
@@ -61,7 +67,7 @@ pub enum Evaluated {
     /// The message of a question, and the values that it shows.
     Question(String, Vec<Shown>),
     /// The items of a fan-out.
-    Items(Items),
+    Items(Arc<Items>),
     /// A text.
     Text(String),
 }
@@ -112,7 +118,7 @@ impl Evaluation {
                 let values = self.scope().values(spec);
                 let items = Items::read(spec, values.clone(), self.most_instances)?;
                 items.write_apart(spec, values)?;
-                Ok(Evaluated::Items(Items { seen: self.seen, ..items }))
+                Ok(Evaluated::Items(Arc::new(Items { seen: self.seen, ..items })))
             }
             Wanted::Until(round) => {
                 let until = spec.acceptance.repeat.as_ref().map_or("true", |repeat| &repeat.until);
@@ -140,21 +146,6 @@ impl Evaluation {
             Wanted::OutputFile => "output_file",
         };
         Failure::new(FailureKind::Template, format!("`{key}`: {reason}"))
-    }
-
-    /// Returns true if there is nothing to evaluate: a program without templates.
-    pub(super) fn is_plain(&self) -> bool {
-        let spec = &self.spec;
-        let prompt = match &spec.work {
-            Work::Agent { prompt, .. } => Some(prompt),
-            Work::Command { .. } | Work::Approval(_) | Work::Graph { .. } => None,
-        };
-        let own = [&spec.stdin, &spec.cwd, &spec.idempotency_key];
-        let texts = spec.env.values().chain(prompt).chain(own.into_iter().flatten());
-        let has_template = |text: &String| text.contains('{');
-        self.wanted == Wanted::Program
-            && spec.context.is_empty()
-            && !texts.into_iter().any(has_template)
     }
 
     fn scope(&self) -> Scope<'_> {

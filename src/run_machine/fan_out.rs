@@ -1,13 +1,14 @@
 //! Decides about fan-outs: the items and their keys, the start of the instances, and the end of their
 //! task once all of them have ended.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::decision::Decision;
-use super::facts::Facts;
+use super::desk::Desk;
 use super::items::{Items, bad};
 use super::scope::{Item, Scope};
-use super::{Made, RunMachine};
+use super::{Facts, Made};
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::plan::{Standing, TaskCancelled, TaskStarted, TaskState};
@@ -16,6 +17,15 @@ use crate::template::Known;
 
 /// The most failed instances that a message names.
 const NAMED: usize = 3;
+
+/// The tasks that have fanned out, by place in the plan.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FanOuts {
+    /// The items of those that have not ended.
+    items: HashMap<usize, Arc<Items>>,
+    /// Those whose items cannot be read again, with the failure.
+    lost: HashMap<usize, Failure>,
+}
 
 impl Facts {
     /// Returns true if an agent of a task's instances has not ended.
@@ -32,10 +42,10 @@ impl Facts {
         let known = task.depends_on.iter().filter_map(|name| {
             // One that ended later was not read.
             self.state.task(name).filter(|before| before.ended_seq <= seen)?;
-            Some((name.to_string(), self.values.get(name.as_str())?.clone()))
+            Some((name.to_string(), self.values.get(name)?.clone()))
         });
         let super::Settings { run, workflow, .. } = &self.settings;
-        let (inputs, ended) = (&self.inputs, &known.collect());
+        let (inputs, ended) = (self.values.inputs(), &known.collect());
         let values = Scope { run: *run, workflow, inputs, ended, item: None }.values(task);
         let lost = |why: &str| {
             bad(format!(
@@ -54,7 +64,7 @@ impl Facts {
     /// Returns the item of an instance for its templates.
     pub(super) fn item(&self, place: usize) -> Option<Item> {
         let member = self.settings.plan.member(place)?;
-        let items = self.items.get(&member.of)?;
+        let items = self.fan_outs.items.get(&member.of)?;
         let (key, value) = items.all.get(member.number)?;
         let name = &self.spec(member.of).fan_out.as_ref()?.item;
         let (name, key, value) = (name.clone(), key.clone(), value.clone());
@@ -64,7 +74,7 @@ impl Facts {
     /// Returns true if the run was stopped before every instance had begun: too few of them count as
     /// tried.
     fn never_begun(&self, place: usize) -> bool {
-        let is_stopped = self.stopped.is_some();
+        let is_stopped = self.stopping.is_stopped();
         let mut instances = self.settings.plan.instances(place);
         instances.any(|at| match self.standing(at) {
             Standing::SkippedByFailure => true,
@@ -77,7 +87,7 @@ impl Facts {
 
     /// Returns the reason why instances were not finished, if some were cancelled or never started.
     fn cut_short(&self, place: usize) -> Option<String> {
-        if let Some(reason) = self.cancelled.get(&place) {
+        if let Some(reason) = self.stopping.cancelled(place) {
             return Some(reason.clone());
         }
         let mut instances = self.settings.plan.instances(place);
@@ -95,7 +105,7 @@ impl Facts {
         let failed = instances.filter(|at| self.standing(*at) != Standing::Done);
         let named = failed.take(NAMED).filter_map(|at| {
             let (status, member) = (self.status(at)?, self.settings.plan.member(at)?);
-            let items = self.items.get(&member.of)?;
+            let items = self.fan_outs.items.get(&member.of)?;
             let (key, _) = items.all.get(member.number)?;
             let why = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             Some(format!("{} ({key}): {why}", self.name(at)))
@@ -114,7 +124,7 @@ impl Facts {
         let instances = &self.status(place)?.instances;
         let end = |(number, (name, key)): (usize, &(Name, String))| {
             let status = self.state.task(name);
-            let output = self.values.get(name.as_str()).and_then(|value| value.get("output"));
+            let output = self.values.get(name).and_then(|value| value.get("output"));
             let error = status.and_then(|status| Some(status.failure.as_ref()?.to_string()));
             Known::object([
                 ("index", Known::of(&number)),
@@ -129,23 +139,23 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, FanOuts> {
     /// Starts the instances of a task that fans out. The task needs no slot of its own.
-    pub(super) fn start_fan_out(&mut self, place: usize) {
-        let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
-        let Some(items) = self.facts.items(place) else { return };
-        let items = items.and_then(|items| match self.facts.bound(place, items.all.len()) {
+    pub(super) fn start(&mut self, place: usize) {
+        let attempt = self.status(place).map_or(0, |status| status.attempt);
+        let Some(items) = self.items_of(place) else { return };
+        let items = items.and_then(|items| match self.bound(place, items.all.len()) {
             Some(failure) => Err(failure),
             None => Ok(items),
         });
         match items {
             Err(failure) => {
-                let failed = self.facts.failed(place, attempt, failure);
+                let failed = self.failed(place, attempt, failure);
                 self.post(Decision::EndUnstarted(place, failed));
             }
             Ok(items) => {
                 let instances = Some(items.record());
-                self.facts.items.insert(place, Arc::new(items));
+                self.own().items.insert(place, items);
                 let attempt = attempt + 1;
                 let started =
                     TaskStarted { attempt, agent: None, instances, key: None, item: None };
@@ -154,62 +164,51 @@ impl RunMachine {
         }
     }
 
-    /// Adds the instances of a task that has fanned out to the plan.
-    pub(super) fn expand(&mut self, place: usize) {
-        let Some(status) = self.facts.status(place) else { return };
-        let count = status.instances.len();
-        let is_known = self.facts.settings.plan.instances(place).len() == count && count > 0;
-        let instances = self.facts.settings.plan.expand(place, count);
-        if !is_known || self.facts.agenda.instances(place).open() == 0 {
-            let standings: Vec<_> = instances.clone().map(|at| self.facts.standing(at)).collect();
-            self.facts.agenda.expand(place, instances, &standings);
-        }
-        // The items may be others than before.
-        self.post(Decision::DismissUnused);
-    }
-
     /// Reads the items of the tasks that had fanned out when the last process stopped, from what was
     /// known when each of them fanned out. A task whose items cannot be read again fails.
-    pub(super) fn expand_as_before(&mut self) {
-        for place in 0..self.facts.settings.plan.tasks().len() {
-            if self.facts.spec(place).fan_out.is_none()
-                || self.facts.task_state(place) != TaskState::Running
-            {
+    pub(super) fn take_up(&mut self) {
+        for place in 0..self.settings.plan.tasks().len() {
+            if self.spec(place).fan_out.is_none() || self.task_state(place) != TaskState::Running {
                 continue;
             }
-            match self.facts.items_as_before(place) {
+            match self.items_as_before(place) {
                 Ok(items) => {
-                    self.facts.items.insert(place, Arc::new(items));
-                    self.expand(place);
+                    self.own().items.insert(place, Arc::new(items));
+                    self.post(Decision::Expand(place));
                 }
-                Err(failure) => drop(self.facts.lost_items.insert(place, failure)),
+                Err(failure) => drop(self.own().lost.insert(place, failure)),
             }
         }
     }
 
     /// Settles a task once all its instances have ended.
-    pub(super) fn settle_fan_out(&mut self, place: usize) {
-        if let Some(failure) = self.facts.lost_items.get(&place).cloned() {
-            let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
-            let failed = self.facts.failed(place, attempt, failure);
+    pub(super) fn settle(&mut self, place: usize) {
+        if let Some(failure) = self.fan_outs.lost.get(&place).cloned() {
+            let attempt = self.status(place).map_or(1, |status| status.attempt);
+            let failed = self.failed(place, attempt, failure);
             return self.post(Decision::EndUnstarted(place, failed));
         }
-        let tally = self.facts.agenda.instances(place);
-        if tally.open() > 0 || self.facts.checking.contains_key(&place) {
+        let tally = self.agenda.instances(place);
+        if tally.open() > 0 || self.attempts.is_checking(place) {
             return;
         }
-        let (done, all) = (tally.done(), self.facts.settings.plan.instances(place).len());
-        let is_cut = self.facts.never_begun(place);
-        if !is_cut && is_enough(done, all, self.facts.spec(place).fan_out.as_ref()) {
-            let outputs = self.facts.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
+        let (done, all) = (tally.done(), self.settings.plan.instances(place).len());
+        let is_cut = self.never_begun(place);
+        if !is_cut && is_enough(done, all, self.spec(place).fan_out.as_ref()) {
+            let outputs = self.ends_of_instances(place).unwrap_or_else(|| Known::list([]));
             return self.post(Decision::CheckOutput(place, Made::Parts(outputs), None));
         }
-        if let Some(reason) = self.facts.cut_short(place) {
+        if let Some(reason) = self.cut_short(place) {
             return self.record_task(place, TaskCancelled { reason }.into());
         }
-        let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
-        let failed = self.facts.failed(place, attempt, self.facts.too_few(place, done));
+        let attempt = self.status(place).map_or(1, |status| status.attempt);
+        let failed = self.failed(place, attempt, self.too_few(place, done));
         self.record_task(place, failed);
+    }
+
+    /// Forgets the items of a task that has ended.
+    pub(super) fn task_ended(&mut self, place: usize) {
+        self.own().items.remove(&place);
     }
 }
 

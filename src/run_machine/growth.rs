@@ -1,12 +1,16 @@
 //! Decides about the tasks that agents propose during a run, and adds them to the plan.
 
-use super::facts::{Facts, Growing};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::decision::Decision;
+use super::desk::Desk;
 use super::request::{Proposal, Refused, Reply};
-use super::{Action, RunMachine};
+use super::{Action, Facts};
 use crate::event::{Draft, PlanExtended, PlannedTask};
 use crate::id::{AgentId, CallKey};
 use crate::plan::PlanError;
-use crate::spec::TaskSpec;
+use crate::spec::{AgentSpec, TaskSpec};
 
 /// The most bytes of all their texts, which every later process reads again: as many as a
 /// configuration file may have.
@@ -16,13 +20,45 @@ const BYTES: usize = 4 << 20;
 /// agents whose proposals propose.
 const MOST: usize = 1000;
 
+/// The growth of the plan.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Growth {
+    /// The proposals that are on their way to the journal, by the call.
+    coming: HashMap<CallKey, Coming>,
+}
+
+/// A proposal that is on its way to the journal.
+#[derive(Clone, Debug)]
+struct Coming {
+    /// The agent that proposed it.
+    by: AgentId,
+    tasks: Vec<TaskSpec>,
+    /// The agent definitions that are theirs alone.
+    agents: Vec<Arc<AgentSpec>>,
+    unasked: bool,
+}
+
+impl Growth {
+    /// Returns true if a proposal is on its way to the journal.
+    pub(super) fn is_coming(&self) -> bool {
+        !self.coming.is_empty()
+    }
+
+    /// Returns the number of tasks on their way to the journal about which no person was asked, by these
+    /// agents.
+    pub(super) fn unasked_by(&self, is_one: impl Fn(&AgentId) -> bool) -> usize {
+        let theirs = self.coming.values().filter(|coming| coming.unasked && is_one(&coming.by));
+        theirs.map(|coming| coming.tasks.len()).sum()
+    }
+}
+
 impl Facts {
     /// Returns the reason why tasks cannot be added, in words for the model that proposed them.
     fn may_grow_by(&self, tasks: &[TaskSpec], text: &str) -> Result<(), String> {
-        if self.is_finishing || self.stopped.is_some() {
+        if self.pauses.is_finishing() || self.stopping.is_stopped() {
             return Err("the run is being stopped".to_owned());
         }
-        let coming = || self.growing.values().flat_map(|growing| &growing.tasks);
+        let coming = || self.growth.coming.values().flat_map(|coming| &coming.tasks);
         let before = self.state.proposed_plans().iter().map(|plan| plan.tasks.len());
         let all = before.sum::<usize>() + coming().count() + tasks.len();
         if all > MOST {
@@ -48,55 +84,40 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Growth> {
     /// Handles a proposal, or the same proposal again.
     pub(super) fn proposed(&mut self, agent: AgentId, proposal: Proposal) {
         let Proposal { call, text, tasks, agents, files, unasked } = proposal;
-        if self.facts.state.proposed_plans().iter().any(|plan| plan.key == call) {
-            return self.answer_proposal(agent, call, Ok(()));
+        if self.state.proposed_plans().iter().any(|plan| plan.key == call) {
+            return self.answer(agent, call, Ok(()));
         }
         // An interrupted agent proposes again when the run is resumed.
-        if self.facts.interrupted.is_some() || self.facts.growing.contains_key(&call) {
+        if self.pauses.is_interrupted() || self.growth.coming.contains_key(&call) {
             return;
         }
-        if let Err(reason) = self.facts.may_grow_by(&tasks, &text) {
-            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        if let Err(reason) = self.may_grow_by(&tasks, &text) {
+            return self.answer(agent, call, Err(Refused(reason)));
         }
-        if let Some(reason) = unasked.then(|| self.facts.too_many(&agent, &tasks)).flatten() {
-            return self.answer_proposal(agent, call, Err(Refused(reason)));
+        if let Some(reason) = unasked.then(|| self.too_many(&agent, &tasks)).flatten() {
+            return self.answer(agent, call, Err(Refused(reason)));
         }
         let planned = tasks.iter().map(PlannedTask::from).collect();
-        self.facts
-            .growing
-            .insert(call.clone(), Growing { by: agent.clone(), tasks, agents, unasked });
+        let coming = Coming { by: agent.clone(), tasks, agents, unasked };
+        self.own().coming.insert(call.clone(), coming);
         let extended = PlanExtended { key: call, by: agent, text, files, tasks: planned, unasked };
         self.record(vec![Draft::run(extended)]);
     }
 
     /// Adds the tasks of a recorded proposal to the plan.
-    ///
-    /// # Errors
-    /// Returns an error if they cannot be added, although that was checked.
-    pub(super) fn extended(&mut self, extended: &PlanExtended) -> Result<(), String> {
-        let Some(growing) = self.facts.growing.remove(&extended.key) else { return Ok(()) };
-        let Growing { tasks, agents, .. } = growing;
-        if !agents.is_empty() {
-            let by_name = agents.iter().map(|agent| (agent.name.clone(), agent.clone()));
-            self.facts.settings.agents.extend(by_name);
-            self.actions.push_back(Action::Define(agents));
+    pub(super) fn extended(&mut self, extended: &PlanExtended) {
+        if let Some(Coming { tasks, agents, .. }) = self.own().coming.remove(&extended.key) {
+            self.post(Decision::ExtendPlan(tasks, agents));
+            let (to, id) = (extended.by.clone(), extended.key.as_str().to_owned());
+            self.post(Decision::Act(Action::Reply { to, id, reply: Reply::Tasks(Ok(())) }));
         }
-        let added =
-            self.facts.settings.plan.extend(tasks).map_err(|problem| problem.to_string())?;
-        self.facts.agenda.extend(&self.facts.settings.plan, &self.facts.state, added.clone());
-        self.facts.share_children(added.start);
-        for place in added {
-            self.facts.spare_added(place);
-        }
-        self.answer_proposal(extended.by.clone(), extended.key.clone(), Ok(()));
-        Ok(())
     }
 
-    fn answer_proposal(&mut self, agent: AgentId, call: CallKey, answer: Result<(), Refused>) {
+    fn answer(&mut self, agent: AgentId, call: CallKey, answer: Result<(), Refused>) {
         self.reply(agent, call.as_str(), Reply::Tasks(answer));
     }
 }

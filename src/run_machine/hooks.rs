@@ -7,9 +7,9 @@
 use serde_json::{Map, Value, json};
 
 use super::decision::Decision;
-use super::facts::{Facts, Stop};
+use super::desk::Desk;
 use super::timers::Timer;
-use super::{Action, RunMachine};
+use super::{Action, Facts};
 use crate::event::{Draft, Event, RunCompleted, RunStatus};
 use crate::failure::{Failure, FailureKind};
 use crate::run_state::HookState;
@@ -19,9 +19,24 @@ use crate::spec::hooks::{Hook, HookFinished, HookStarted};
 const UNKNOWN: &str =
     "it was interrupted, and nobody knows how far it had come; it is not run again";
 
+/// The hooks of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hooks {
+    /// The hook whose beginning or end is on its way to the journal, or which is at work, with what
+    /// it reads.
+    begun: Option<(Hook, Value)>,
+}
+
+impl Hooks {
+    /// Returns true if the end of a hook that has begun is not recorded.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.begun.is_some()
+    }
+}
+
 impl Facts {
     /// Returns what a hook reads of the run.
-    fn input(&self, result: Option<&RunCompleted>) -> Value {
+    fn input_of_hook(&self, result: Option<&RunCompleted>) -> Value {
         let mut fields = json!({
             "run_id": self.settings.run,
             "workflow": self.settings.workflow,
@@ -41,66 +56,72 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Hooks> {
     /// Handles a recorded beginning: only now may the hook run.
-    pub(super) fn hook_started(&mut self, hook: Hook) {
-        if let Some((begun, input)) = self.facts.hook.clone()
+    pub(super) fn started(&mut self, hook: Hook) {
+        if let Some((begun, input)) = self.hooks.begun.clone()
             && begun == hook
         {
-            self.actions.push_back(Action::RunHook { hook, input });
+            self.act(Action::RunHook { hook, input });
             // The run was told to stop while the beginning was on its way to the journal.
-            let is_late = self.facts.stopped.is_some() && hook == Hook::OnStart;
-            if is_late || self.facts.interrupted.is_some() {
-                self.end_hook();
+            let is_late = self.stopping.is_stopped() && hook == Hook::OnStart;
+            if is_late || self.pauses.is_interrupted() {
+                self.end();
             }
         }
+    }
+
+    /// Handles a recorded end.
+    pub(super) fn ended(&mut self) {
+        self.own().begun = None;
     }
 
     /// Has `on_start` run before anything else. Returns true while nothing may begin.
     pub(super) fn waits_for_start(&mut self) -> bool {
-        if !self.facts.settings.hooks.contains(&Hook::OnStart) {
+        if !self.settings.hooks.contains(&Hook::OnStart) {
             return false;
         }
-        let reason = match self.facts.state.hook(Hook::OnStart) {
+        let reason = match self.state.hook(Hook::OnStart) {
             Some(HookState::Done) => return false,
             Some(HookState::Failed(reason)) => reason.clone(),
-            Some(HookState::Begun) => return self.waits_for_hook(Hook::OnStart),
+            Some(HookState::Begun) => return self.waits_for(Hook::OnStart),
             // A run that is stopped before it began needs no beginning.
-            None if self.facts.stopped.is_some() => return false,
+            None if self.stopping.is_stopped() => return false,
             None => {
-                self.begin_hook(Hook::OnStart, None);
+                self.begin(Hook::OnStart, None);
                 return true;
             }
         };
-        if self.facts.stopped.is_none() {
+        if !self.stopping.is_stopped() {
             let message = format!("the hook on_start failed: {reason}; no task was started");
             let failure = Failure::new(FailureKind::CommandFailed, message);
-            // Nothing has begun that could be cleaned up.
-            self.facts.is_cleanup_stopped = true;
-            // One task shows why the run ended.
-            if self.facts.state.first_failed().is_none() {
-                self.facts.untold = Some(failure.clone());
-            }
-            self.post(Decision::Stop(Stop::Failed(failure)));
+            self.post(Decision::FailBeginning(failure));
         }
         false
     }
 
+    /// Has the result of the run recorded, after the hooks of its end.
+    pub(super) fn complete(&mut self, result: Box<RunCompleted>) {
+        if !self.waits_for_end(&result) {
+            self.post(Decision::RecordEnd(result));
+        }
+    }
+
     /// Has the hooks of an end run, one after the other. Returns true until all have ended.
-    pub(super) fn waits_for_end(&mut self, result: &RunCompleted) -> bool {
+    fn waits_for_end(&mut self, result: &RunCompleted) -> bool {
         let first = match result.status {
             RunStatus::Completed => Some(Hook::OnSuccess),
             RunStatus::Failed | RunStatus::Partial => Some(Hook::OnFailure),
             RunStatus::Cancelled => None,
         };
         for hook in first.into_iter().chain([Hook::OnExit]) {
-            match self.facts.state.hook(hook) {
-                _ if !self.facts.settings.hooks.contains(&hook) => {}
+            match self.state.hook(hook) {
+                _ if !self.settings.hooks.contains(&hook) => {}
                 Some(HookState::Done | HookState::Failed(_)) => {}
-                Some(HookState::Begun) => return self.waits_for_hook(hook),
+                Some(HookState::Begun) => return self.waits_for(hook),
                 None => {
-                    self.facts.timers.cancel(&Timer::RunLimit);
-                    self.begin_hook(hook, Some(result));
+                    self.post(Decision::CancelTimer(Timer::RunLimit));
+                    self.begin(hook, Some(result));
                     return true;
                 }
             }
@@ -108,18 +129,18 @@ impl RunMachine {
         false
     }
 
-    fn begin_hook(&mut self, hook: Hook, result: Option<&RunCompleted>) {
-        if self.facts.hook.is_none() {
-            self.facts.hook = Some((hook, self.facts.input(result)));
+    fn begin(&mut self, hook: Hook, result: Option<&RunCompleted>) {
+        if !self.hooks.is_at_work() {
+            self.own().begun = Some((hook, self.input_of_hook(result)));
             self.record(vec![Draft::run(HookStarted { hook })]);
         }
     }
 
     /// Returns true: a hook that began has not ended. If an earlier process began it, its end is
     /// recorded as unknown.
-    fn waits_for_hook(&mut self, hook: Hook) -> bool {
-        if self.facts.hook.is_none() {
-            self.facts.hook = Some((hook, Value::Null));
+    fn waits_for(&mut self, hook: Hook) -> bool {
+        if !self.hooks.is_at_work() {
+            self.own().begun = Some((hook, Value::Null));
             let finished = HookFinished::new(hook, Some(UNKNOWN.to_owned()));
             self.record(vec![Draft::run(Event::from(finished))]);
         }
@@ -127,9 +148,9 @@ impl RunMachine {
     }
 
     /// Ends the hook that is at work, if one is: the run is told to stop.
-    pub(super) fn end_hook(&mut self) {
-        if self.facts.hook.is_some() {
-            self.actions.push_back(Action::EndHook);
+    pub(super) fn end(&mut self) {
+        if self.hooks.is_at_work() {
+            self.act(Action::EndHook);
         }
     }
 }

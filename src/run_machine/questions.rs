@@ -4,18 +4,17 @@
 //! Tasks, permissions and agents ask by the same records. The machine is the only one that records
 //! an answer, so the first that it accepts is the one that counts.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::action::Haste;
-use super::asking::Waiting;
-use super::decision::Decision;
-use super::facts::{Facts, Stage};
+use super::decision::{CHANGED, Decision};
+use super::desk::Desk;
 use super::request::{Ask, Reply};
-use super::tasks::CHANGED;
 use super::timers::Timer;
-use super::{Action, Made, RunMachine};
+use super::{Action, Facts, Made};
 use crate::event::{Draft, PauseCause, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
@@ -30,6 +29,36 @@ use crate::turn::question::{
 /// The longest sleep towards the end of a question's time. That time is wall time, and the clock of
 /// timers stands still while the machine sleeps.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// The questions and answers that are on their way, and the agents between a wait and their slot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Questions {
+    /// The questions of agents that are on their way to the journal, by id, with the answers that
+    /// have come already: a terminal may remember one.
+    asking: HashMap<String, Vec<(Option<u64>, PersonsAnswer)>>,
+    /// The answers that are on their way to the journal, by the id of the question.
+    answering: HashMap<String, Waiting>,
+    /// Agents that have an actor and no slot, and may be about to ask for it. One that waits for
+    /// somebody else is dropped when it is looked at.
+    loose: HashSet<AgentId>,
+    /// Number of notification commands at work.
+    notifying: usize,
+}
+
+/// The requests that wait until an answer is durable.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    /// The request whose answer counts; `None` if nobody waits for that.
+    first: Option<u64>,
+    late: Vec<u64>,
+}
+
+impl Questions {
+    /// Returns true if nothing is on its way and no notification command is at work.
+    fn is_quiet(&self) -> bool {
+        self.asking.is_empty() && self.answering.is_empty() && self.notifying == 0
+    }
+}
 
 impl Facts {
     /// Returns the approval that a task asks for, if that is its work.
@@ -65,41 +94,27 @@ impl Facts {
         self.state.agents().get(id).is_some_and(|agent| !agent.asked.is_empty())
     }
 
-    fn only_people_are_left(&mut self) -> bool {
-        let open = &*self;
-        let is_idle = !self.state.questions().is_empty()
-            && !open.is_disk_full
-            && open.asking.is_quiet()
-            && open.proposed.is_empty()
-            && open.checking.is_empty()
-            && open.evaluating.is_empty()
-            && open.growing.is_empty()
-            && open.coming.is_empty()
-            && open.spawning.is_empty()
-            && open.ending == 0
-            && open.between == 0
-            && open.slots.is_idle()
-            && !open.timers.any_for_work();
-        is_idle && !self.any_loose()
-    }
-
-    /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
-    fn any_loose(&mut self) -> bool {
-        let mut loose = std::mem::take(&mut self.asking.loose);
-        loose.retain(|id| {
-            let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
-            self.stage(id) == Some(Stage::Live) && waits_alone && !self.has_open_question(id)
-        });
-        self.asking.loose = loose;
-        !self.asking.loose.is_empty()
+    /// Returns true if nothing is on its way and nothing works, but for agents that may be about to ask for
+    /// their slot.
+    fn is_quiet_but_for_loose(&self) -> bool {
+        !self.state.questions().is_empty()
+            && !self.pauses.is_disk_full()
+            && self.questions.is_quiet()
+            && self.proposed.is_empty()
+            && !self.attempts.any_checking()
+            && !self.evaluating.is_at_work()
+            && !self.growth.is_coming()
+            && self.agents.none_is_under_way()
+            && self.scarce.is_idle()
+            && !self.timers.any_for_work()
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Questions> {
     /// Asks the question of an approval whose turn has come, or ends the task with the answer.
-    pub(super) fn decide_approval(&mut self, place: usize) {
-        let id = self.facts.status(place).and_then(|status| status.question.clone());
-        match id.map(|id| self.facts.state.questions().answer(&id).cloned()) {
+    pub(super) fn approve(&mut self, place: usize) {
+        let id = self.status(place).and_then(|status| status.question.clone());
+        match id.map(|id| self.state.questions().answer(&id).cloned()) {
             None => self.ask_for_approval(place),
             Some(Some(answered)) => self.settle_approval(place, &answered),
             Some(None) => {}
@@ -107,35 +122,35 @@ impl RunMachine {
     }
 
     fn ask_for_approval(&mut self, place: usize) {
-        let attempt = self.facts.status(place).map_or(0, |status| status.attempt);
-        let Some(question) = self.facts.question(place) else { return };
+        let attempt = self.status(place).map_or(0, |status| status.attempt);
+        let Some(question) = self.words(place) else { return };
         let (message, shown) = match question {
             Ok(rendered) => rendered,
             Err(failure) => {
-                let failed = self.facts.failed(place, attempt, failure);
+                let failed = self.failed(place, attempt, failure);
                 return self.post(Decision::EndUnstarted(place, failed));
             }
         };
-        let content = self.facts.content_of_question(place, &message, &shown);
-        if let Some(output) = self.facts.kept_answer(place, &content) {
+        let content = self.content_of_question(place, &message, &shown);
+        if let Some(output) = self.kept_answer(place, &content) {
             return self.post(Decision::CheckOutput(place, Made::Whole(output), Some(content)));
         }
-        let Some(approval) = self.facts.approval(place) else { return };
+        let Some(approval) = self.approval(place) else { return };
         let limit = approval.timeout.map(|limit| i64::try_from(limit.as_millis()));
         let until_ms =
-            limit.map(|limit| self.facts.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
+            limit.map(|limit| self.now.wall_ms.saturating_add(limit.unwrap_or(i64::MAX)));
         // The number of the record makes the id new, also when a task asks again.
         let id = CallKey::derive(
-            self.facts.settings.run,
-            &AgentId::main(self.facts.name(place), attempt + 1),
+            self.settings.run,
+            &AgentId::main(self.name(place), attempt + 1),
             0,
             0,
             ApprovalKind::Approval.as_str(),
-            &self.facts.state.last_seq().to_string(),
+            &self.state.last_seq().to_string(),
         );
         let asked = ApprovalAsked::new(id.as_str(), ApprovalKind::Approval, &message);
         let asked = ApprovalAsked { shown, until_ms, content: Some(content), ..asked };
-        match self.facts.has_agents(place) {
+        match self.has_agents(place) {
             true => self.post(Decision::Dismiss(place, CHANGED.to_owned())),
             false => self.record_task(place, asked.into()),
         }
@@ -144,8 +159,8 @@ impl RunMachine {
     fn settle_approval(&mut self, place: usize, answered: &Answered) {
         let Answered { answer, at_ms, .. } = answered;
         if !answer.allowed {
-            let attempt = self.facts.status(place).map_or(1, |status| status.attempt);
-            let failed = self.facts.failed(place, attempt, self.facts.refusal_of(place, answer));
+            let attempt = self.status(place).map_or(1, |status| status.attempt);
+            let failed = self.failed(place, attempt, self.refusal_of(place, answer));
             return self.record_task(place, failed);
         }
         let value = json!({
@@ -160,73 +175,71 @@ impl RunMachine {
 
     /// Handles the question of an agent, or the same question again.
     pub(super) fn asked(&mut self, agent: AgentId, task: &Name, Ask(asked): Ask) {
-        if let Some(answered) = self.facts.state.questions().answer(&asked.id).cloned() {
+        if let Some(answered) = self.state.questions().answer(&asked.id).cloned() {
             return self.tell_agent(&agent, &asked.id, answered);
         }
         // An agent that waits for a person needs no slot.
-        self.facts.slots.release(&agent);
-        let is_ending = self.facts.interrupted.is_some() || self.facts.stopped.is_some();
-        let is_asked = self.facts.state.questions().get(&asked.id).is_some()
-            || self.facts.asking.asking.contains_key(&asked.id);
-        if is_asked || is_ending || self.facts.is_over(&agent) {
+        self.post(Decision::Release(agent.clone()));
+        let is_ending = self.pauses.is_interrupted() || self.stopping.is_stopped();
+        let is_asked = self.state.questions().get(&asked.id).is_some()
+            || self.questions.asking.contains_key(&asked.id);
+        if is_asked || is_ending || self.agents.is_over(&agent) {
             // An agent that was asked to end waits until then: the question would outlive it.
             return;
         }
-        self.facts.asking.asking.insert(asked.id.clone(), Vec::new());
+        self.own().asking.insert(asked.id.clone(), Vec::new());
         self.record(vec![Draft::agent(task, &agent, asked)]);
     }
 
     /// Handles a recorded question.
-    pub(super) fn question_asked(&mut self, asked: &ApprovalAsked) {
-        let early = self.facts.asking.asking.remove(&asked.id).unwrap_or_default();
+    pub(super) fn is_asked(&mut self, asked: &ApprovalAsked) {
+        let early = self.own().asking.remove(&asked.id).unwrap_or_default();
         for (request, answer) in early {
             self.answered_by(request, answer);
         }
-        let Some(question) = self.facts.state.questions().get(&asked.id).cloned() else { return };
+        let Some(question) = self.state.questions().get(&asked.id).cloned() else { return };
         self.set_question_timer(&question.asked);
-        let place =
-            self.facts.settings.plan.place(&question.task).filter(|_| question.agent.is_none());
-        let command = place.and_then(|place| self.facts.approval(place)).map(|a| a.notify.clone());
+        let place = self.settings.plan.place(&question.task).filter(|_| question.agent.is_none());
+        let command = place.and_then(|place| self.approval(place)).map(|a| a.notify.clone());
         if let Some(command) = command.filter(|command| !command.is_empty()) {
-            self.facts.asking.notifying += 1;
+            self.own().notifying += 1;
             let question = Box::new(question);
-            self.actions.push_back(Action::Notify { command, question });
+            self.act(Action::Notify { command, question });
         }
     }
 
     /// Handles the end of a notification command.
     pub(super) fn notification_ended(&mut self) {
-        self.facts.asking.notifying -= 1;
+        self.own().notifying -= 1;
     }
 
     /// Sets the timers of all open questions at the start of a process, and answers those whose time
     /// was over before: the run must not pause for them.
-    pub(super) fn resume_questions(&mut self) {
-        let open: Vec<_> =
-            self.facts.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
-        open.iter().for_each(|id| self.question_overdue(id));
+    pub(super) fn resume(&mut self) {
+        let open: Vec<_> = self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
+        open.iter().for_each(|id| self.overdue(id));
     }
 
     fn set_question_timer(&mut self, asked: &ApprovalAsked) {
         if let Some(until) = asked.until_ms {
-            let left = u64::try_from(until.saturating_sub(self.facts.now.wall_ms)).unwrap_or(0);
-            let at = self.facts.now.since + Duration::from_millis(left).min(LOOK_AGAIN);
-            self.facts.timers.set(at, Timer::Question(asked.id.clone()));
+            let left = u64::try_from(until.saturating_sub(self.now.wall_ms)).unwrap_or(0);
+            let at = self.now.since + Duration::from_millis(left).min(LOOK_AGAIN);
+            self.post(Decision::SetTimer(at, Timer::Question(asked.id.clone())));
         }
     }
 
     /// Answers a question whose time is over.
-    pub(super) fn question_overdue(&mut self, id: &str) {
-        let Some(question) = self.facts.state.questions().get(id) else { return };
-        if question.asked.until_ms.is_none_or(|until| until > self.facts.now.wall_ms) {
+    pub(super) fn overdue(&mut self, id: &str) {
+        let Some(question) = self.state.questions().get(id) else { return };
+        if question.asked.until_ms.is_none_or(|until| until > self.now.wall_ms) {
             let asked = question.asked.clone();
             return self.set_question_timer(&asked);
         }
-        if self.facts.is_finishing || self.facts.asking.answering.contains_key(id) {
+        if self.pauses.is_finishing() || self.questions.answering.contains_key(id) {
             return;
         }
-        let place = self.facts.settings.plan.place(&question.task);
-        let on_timeout = place.and_then(|place| self.facts.approval(place)).map(|a| a.on_timeout);
+        let place = self.settings.plan.place(&question.task);
+        let on_timeout = place.and_then(|place| self.approval(place)).map(|a| a.on_timeout);
         let allowed = on_timeout == Some(OnTimeout::Approve);
         let by = Some(BY_TIMEOUT.to_owned());
         self.record_answer(ApprovalAnswered { id: id.to_owned(), allowed, text: None, by }, None);
@@ -235,17 +248,17 @@ impl RunMachine {
     /// Handles the answer of a person. `request` is the one who wants to know what became of it.
     pub(super) fn answered_by(&mut self, request: Option<u64>, answer: PersonsAnswer) {
         let PersonsAnswer { id, allowed, text, by } = answer;
-        let verdict = if let Some(first) = self.facts.state.questions().answer(&id) {
+        let verdict = if let Some(first) = self.state.questions().answer(&id) {
             late(first)
-        } else if self.facts.is_finishing {
+        } else if self.pauses.is_finishing() {
             Verdict::Closing
-        } else if let Some(waiting) = self.facts.asking.answering.get_mut(&id) {
+        } else if let Some(waiting) = self.own().answering.get_mut(&id) {
             waiting.late.extend(request);
             return;
-        } else if let Some(early) = self.facts.asking.asking.get_mut(&id) {
+        } else if let Some(early) = self.own().asking.get_mut(&id) {
             early.push((request, PersonsAnswer { id, allowed, text, by }));
             return;
-        } else if self.facts.state.questions().get(&id).is_none() {
+        } else if self.state.questions().get(&id).is_none() {
             Verdict::Unknown
         } else {
             let text = text.map(|text| bounded(&text, ANSWER_BYTES).0);
@@ -256,21 +269,20 @@ impl RunMachine {
     }
 
     fn record_answer(&mut self, answer: ApprovalAnswered, first: Option<u64>) {
-        let Some(Question { task, agent, .. }) = self.facts.state.questions().get(&answer.id)
-        else {
+        let Some(Question { task, agent, .. }) = self.state.questions().get(&answer.id) else {
             return;
         };
         let (task, agent) = (Some(task.clone()), agent.clone());
         let waiting = Waiting { first, late: Vec::new() };
-        self.facts.asking.answering.insert(answer.id.clone(), waiting);
+        self.own().answering.insert(answer.id.clone(), waiting);
         self.record(vec![Draft { task, agent, event: answer.into() }]);
     }
 
     /// Handles a recorded answer.
-    pub(super) fn question_answered(&mut self, record: &SharedRecord, answer: &ApprovalAnswered) {
-        self.facts.timers.cancel(&Timer::Question(answer.id.clone()));
-        let known = self.facts.state.questions().answer(&answer.id).cloned();
-        let waiting = self.facts.asking.answering.remove(&answer.id).unwrap_or_default();
+    pub(super) fn is_answered(&mut self, record: &SharedRecord, answer: &ApprovalAnswered) {
+        self.post(Decision::CancelTimer(Timer::Question(answer.id.clone())));
+        let known = self.state.questions().answer(&answer.id).cloned();
+        let waiting = self.own().answering.remove(&answer.id).unwrap_or_default();
         // Without an answer in the state, whoever asked had ended before this record.
         let counted = known.as_ref().map_or(Verdict::Unknown, |_| Verdict::Counted);
         self.tell_of_answer(waiting.first, counted);
@@ -285,15 +297,15 @@ impl RunMachine {
 
     fn tell_of_answer(&mut self, request: Option<u64>, verdict: Verdict) {
         if let Some(request) = request {
-            self.actions.push_back(Action::TellAnswerer { request, verdict });
+            self.act(Action::TellAnswerer { request, verdict });
         }
     }
 
     /// Passes an answer to the agent that asked. One without an actor asks again when it has one.
     fn tell_agent(&mut self, agent: &AgentId, id: &str, answered: Answered) {
-        if self.facts.stage(agent) == Some(Stage::Live) {
-            if !self.facts.slots.holds(agent) {
-                self.facts.asking.note_loose(agent);
+        if self.agents.is_live(agent) {
+            if !self.scarce.holds(agent) {
+                self.note_loose(agent.clone());
             }
             self.reply(agent.clone(), id, Reply::Person(answered));
         }
@@ -302,10 +314,11 @@ impl RunMachine {
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
     /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
-        if self.facts.settings.attended || !self.facts.only_people_are_left() {
+        let may_pause = !self.settings.attended && self.is_quiet_but_for_loose();
+        if !may_pause || self.any_loose() {
             return;
         }
-        let open = self.facts.state.questions().open();
+        let open = self.state.questions().open();
         let Some(first) = open.first() else { return };
         let who = first.agent.as_ref().map_or(first.task.as_str(), AgentId::as_str);
         let message = first.asked.message.lines().next().unwrap_or_default();
@@ -315,8 +328,29 @@ impl RunMachine {
             more => format!(", and {more} more questions are open"),
         };
         let reason = format!("`{who}` waits for a person: {message}{others}");
-        self.facts.pause_cause = PauseCause::Person;
-        self.post(Decision::Interrupt(reason, Haste::WithinGrace));
+        self.post(Decision::Interrupt(reason, PauseCause::Person, Haste::WithinGrace));
+    }
+
+    /// Notes that an agent has no slot and may be about to ask for it.
+    pub(super) fn note_loose(&mut self, agent: AgentId) {
+        self.own().loose.insert(agent);
+    }
+
+    /// Notes that an agent has asked for its slot.
+    pub(super) fn forget_loose(&mut self, agent: &AgentId) {
+        self.own().loose.remove(agent);
+    }
+
+    /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
+    fn any_loose(&mut self) -> bool {
+        let mut loose = std::mem::take(&mut self.own().loose);
+        loose.retain(|id| {
+            let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
+            self.agents.is_live(id) && waits_alone && !self.has_open_question(id)
+        });
+        let is_any = !loose.is_empty();
+        self.own().loose = loose;
+        is_any
     }
 }
 

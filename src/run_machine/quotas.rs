@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use super::RunMachine;
+use super::Facts;
 use super::action::Haste;
 use super::decision::Decision;
-use super::facts::Facts;
+use super::desk::Desk;
 use super::timers::Timer;
 use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPaused};
 
@@ -16,33 +16,52 @@ use crate::event::{Draft, GatewayParked, PauseCause, QuotaWait, RunOpened, RunPa
 /// waits for it any more, and a new one may start to try it.
 const TRY_PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the run does about quotas that are used up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quotas {
+    /// True if the run is paused, or about to be, until the quota of a provider is reset.
+    is_waited_for: bool,
+    /// True if nothing new starts, because the quota of a provider is used up.
+    hold_starts: bool,
+}
+
 impl Facts {
     /// Returns true if nothing new may start: the quota is used up, and somebody waits for its reset.
     pub(super) fn holds_starts(&self) -> bool {
-        self.holds_starts && (self.state.open_agents() > 0 || !self.spawning.is_empty())
+        self.quotas.hold_starts && (self.state.open_agents() > 0 || self.agents.any_begins())
+    }
+
+    fn is_ending(&self) -> bool {
+        self.pauses.is_interrupted() || self.pauses.is_finishing()
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Quotas> {
     /// Takes in that the quota of a provider is used up.
-    pub(super) fn quota_exhausted(&mut self, parked: &GatewayParked, wait: QuotaWait) {
-        match wait {
-            QuotaWait::InProcess => self.wait_for_quota(),
+    pub(super) fn exhausted(&mut self, parked: &GatewayParked) {
+        match parked.quota {
+            None => {}
+            Some(QuotaWait::InProcess) => self.wait(),
             // Whoever stops the run already says why it paused.
-            QuotaWait::Resume if self.facts.interrupted.is_some() => {}
-            QuotaWait::Resume => {
-                self.facts.pause_cause = PauseCause::Failure;
+            Some(QuotaWait::Resume) if self.pauses.is_interrupted() => {}
+            Some(QuotaWait::Resume) => {
                 let (provider, reason) = (&parked.provider, &parked.reason);
                 let reason = format!("the quota of provider `{provider}` is used up: {reason}");
-                self.post(Decision::Interrupt(reason, Haste::AfterReply));
+                self.post(Decision::Interrupt(reason, PauseCause::Failure, Haste::AfterReply));
             }
         }
     }
 
+    /// Waits for a quota again, after the run was opened.
+    pub(super) fn opened(&mut self) {
+        self.own().is_waited_for = false;
+        self.wait();
+    }
+
     /// Pauses the run, if a quota is used up and the run is open.
-    pub(super) fn wait_for_quota(&mut self) {
-        let Some((provider, closed)) = self.facts.state.quotas().last() else { return };
-        let left = closed.until_ms.saturating_sub(self.facts.state.last_ms()).max(0);
+    fn wait(&mut self) {
+        let Some((provider, closed)) = self.state.quotas().last() else { return };
+        let left = closed.until_ms.saturating_sub(self.state.last_ms()).max(0);
         let left = Duration::from_millis(left.unsigned_abs());
         let until = jiff::Timestamp::from_millisecond(closed.until_ms).unwrap_or_default();
         let until = until.strftime("%Y-%m-%d %H:%M:%S UTC");
@@ -50,39 +69,39 @@ impl RunMachine {
             "quota of provider `{provider}` until {until}, then the run continues by itself: {}",
             closed.reason
         );
-        self.facts.holds_starts = true;
-        self.facts.timers.set(self.facts.now.since + left + TRY_PATIENCE, Timer::QuotaTried);
-        let is_ending = self.facts.interrupted.is_some() || self.facts.is_finishing;
+        self.own().hold_starts = true;
+        let at = self.now.since + left + TRY_PATIENCE;
+        self.post(Decision::SetTimer(at, Timer::QuotaTried));
         // A reset whose time has come is tried first: if it is refused, the run pauses then.
         let is_tried = left.is_zero();
-        if is_ending || is_tried || self.facts.is_disk_full || self.facts.waits_for_quota {
+        let waits = self.pauses.is_disk_full() || self.quotas.is_waited_for;
+        if self.is_ending() || is_tried || waits {
             return;
         }
-        self.facts.waits_for_quota = true;
+        self.own().is_waited_for = true;
         self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Quota })]);
     }
 
     /// Lets new work start although the reset of the quota is not known.
-    pub(super) fn quota_tried(&mut self) {
-        self.facts.holds_starts = false;
+    pub(super) fn tried(&mut self) {
+        self.own().hold_starts = false;
     }
 
     /// Continues the run if no quota is used up any more.
-    pub(super) fn quota_reset(&mut self) {
-        if self.facts.state.quotas().last().is_some() {
+    pub(super) fn reset(&mut self) {
+        if self.state.quotas().last().is_some() {
             return;
         }
-        self.facts.holds_starts = false;
-        self.facts.timers.cancel(&Timer::QuotaTried);
-        let is_ending = self.facts.interrupted.is_some() || self.facts.is_finishing;
-        if !std::mem::take(&mut self.facts.waits_for_quota) || is_ending || self.facts.is_disk_full
-        {
+        self.own().hold_starts = false;
+        self.post(Decision::CancelTimer(Timer::QuotaTried));
+        let was_waited_for = std::mem::take(&mut self.own().is_waited_for);
+        if !was_waited_for || self.is_ending() || self.pauses.is_disk_full() {
             return;
         }
         let opened = RunOpened {
-            pid: self.facts.settings.pid,
+            pid: self.settings.pid,
             reason: Some("the provider takes calls again".to_owned()),
-            ..RunOpened::by_this_process(self.facts.state.epoch())
+            ..RunOpened::by_this_process(self.state.epoch())
         };
         self.record(vec![Draft::run(opened)]);
     }

@@ -433,7 +433,7 @@ impl World {
 
     /// Answers a question. Returns the number of the request.
     pub(super) fn answer(&mut self, id: &str, allowed: bool) -> u64 {
-        self.is_late |= self.machine.facts.interrupted.is_some();
+        self.is_late |= self.machine.facts.pauses.is_interrupted();
         let (answer, now) = (self.make_answer(id, allowed), self.now());
         self.machine.person_answered(now, Some(self.given), answer);
         self.perform();
@@ -489,7 +489,7 @@ impl World {
     }
 
     pub(super) fn cancel(&mut self, target: &CancelTarget) -> bool {
-        self.is_late |= self.machine.facts.interrupted.is_some();
+        self.is_late |= self.machine.facts.pauses.is_interrupted();
         let now = self.now();
         let found = self.machine.cancel(now, target, "enough");
         self.perform();
@@ -782,7 +782,7 @@ impl World {
                 Action::Spawn { agent, .. } => self.start(agent, true),
                 Action::Fold(agent) => self.pending.push(Pending::Folded(agent)),
                 Action::Start(agent) => {
-                    let has_slot = self.machine.facts.slots.holds(&agent);
+                    let has_slot = self.machine.facts.scarce.holds(&agent);
                     self.start(agent, has_slot);
                 }
                 Action::End { agent, outcome } => self.tell_end(&agent, outcome),

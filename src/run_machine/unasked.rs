@@ -5,7 +5,7 @@
 //! a child of the run for `limits.max_descendants`. None of them makes more calls of its model than a
 //! child would.
 
-use super::facts::Facts;
+use super::Facts;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::spec::TaskSpec;
@@ -15,9 +15,7 @@ impl Facts {
     pub(super) fn too_many(&self, by: &AgentId, tasks: &[TaskSpec]) -> Option<String> {
         // What others proposed uses their shares.
         let sharer = self.sharer(by);
-        let coming = self.growing.values();
-        let coming = coming.filter(|growing| growing.unasked && self.sharer(&growing.by) == sharer);
-        let coming: usize = coming.map(|growing| growing.tasks.len()).sum();
+        let coming = self.growth.unasked_by(|by| self.sharer(by) == sharer);
         let plans = self.state.proposed_plans().iter();
         let plans = plans.filter(|plan| plan.unasked && self.sharer(&plan.by) == sharer);
         let is_ahead = |name| {
@@ -54,23 +52,5 @@ impl Facts {
              run: `limits.max_descendants` is {most} and leaves {left}, and the task wants {wanted}"
         );
         Some(Failure::new(FailureKind::LimitReached, message))
-    }
-
-    /// Counts an agent of a task, or a further round of it, until its record is durable.
-    pub(super) fn count_from_now(&mut self, place: usize) {
-        if self.state.is_unasked(self.name(place)) {
-            self.counted += 1;
-            self.shares.count(self.whole(place), 1);
-        }
-    }
-
-    /// Notes that an agent is counted by its record.
-    pub(super) fn is_counted(&mut self, agent: &AgentId) {
-        let Some(status) = self.state.agents().get(agent) else { return };
-        // A child is counted by its call, but each further round of it is not.
-        let by_call = status.is_delegated() && status.round == 1;
-        if !by_call && self.state.is_unasked(&status.task) {
-            self.counted = self.counted.saturating_sub(1);
-        }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::Facts;
+use super::Facts;
 use super::scope::{reads, tasks_read_by};
 use crate::id::Name;
 use crate::output::Output;

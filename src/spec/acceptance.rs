@@ -1,7 +1,7 @@
 //! The rules by which the answer of a task is accepted: the schema that it must fit, the checks that
 //! it must pass, and the condition that ends its loop.
 //!
-//! Pure. `run_machine/answers.rs` applies them, in this order.
+//! Pure. `run_machine/attempts/answers.rs` applies them, in this order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -70,15 +70,23 @@ impl Source {
         first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
     }
 
+    /// The text before the tests that stand in the file itself.
+    fn before_tests(&self) -> &str {
+        let is_body =
+            |at: &usize| self.text[*at..].lines().nth(1).is_some_and(|l| l.ends_with('{'));
+        let mut tests = self.text.match_indices("#[cfg(test)]\nmod ").map(|(at, _)| at);
+        tests.find(is_body).map_or(&self.text, |at| &self.text[..at])
+    }
+
     /// The code without tests, comments and documentation.
     fn code(&self) -> String {
-        let before_tests = self.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        let lines = before_tests.lines().filter(|line| !line.trim_start().starts_with("//"));
-        lines.collect::<Vec<_>>().join("\n")
+        let lines = self.before_tests().lines();
+        lines.filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
     }
 
     fn is_test(&self) -> bool {
-        self.path.file_name().is_some_and(|name| name == "tests.rs" || name == "testing.rs")
+        let names = ["tests.rs", "testing.rs", "makespan.rs"];
+        self.path.file_name().is_some_and(|name| names.iter().any(|test| name == *test))
     }
 }
 
@@ -320,8 +328,7 @@ fn every_file_opens_with_a_header() {
 #[test]
 fn files_stay_small() {
     for source in sources().iter().filter(|source| !source.is_test()) {
-        let before_tests = source.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        let lines = before_tests.lines().count();
+        let lines = source.before_tests().lines().count();
         assert!(lines <= MOST_LINES, "{}: {lines} lines without tests", source.path.display());
     }
 }
@@ -386,42 +393,67 @@ fn decisions_neither_wait_nor_look_at_the_clock() {
     }
 }
 
-/// The methods of the run machine in a file, each with the code of it.
-fn methods_of_machine(code: &str) -> Vec<(&str, &str)> {
-    let blocks = code.split("\nimpl RunMachine {\n").skip(1);
-    let bodies = blocks.map(|rest| rest.split("\n}\n").next().unwrap_or_default());
-    let methods = bodies.flat_map(|body| body.split(" fn ").skip(1));
-    methods.map(|method| (method.split(['(', '<']).next().unwrap_or_default(), method)).collect()
+/// The words of a code: what is between spaces and signs.
+fn words(code: &str) -> BTreeSet<&str> {
+    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect()
 }
 
+/// The desks of the run machine: the types in the table of `run_machine.rs`.
+fn desks(files: &[(&Source, String)]) -> BTreeSet<String> {
+    let is_machine = |source: &Source| source.path.ends_with("src/run_machine.rs");
+    let (_, machine) = files.iter().find(|(source, _)| is_machine(source)).expect("the machine");
+    let (_, table) = machine.split_once("\n    desks {\n").expect("a table of desks");
+    let lines = table.lines().take_while(|line| *line != "    }");
+    lines.filter_map(|line| Some(first_word(line.split_once(": ")?.1))).collect()
+}
+
+/// What the machine and its rules are made of: a rule that stands at a desk can change nothing else, as long as the
+/// fields of desks are private, and nobody but the machine has the machine in his hand.
 #[test]
-fn no_rule_of_the_run_machine_calls_another() {
-    // The machine itself, which every rule may ask to decide or to record, and which carries out what was decided.
-    let is_machine = |source: &&Source| {
-        ["src/run_machine.rs", "run_machine/decision.rs"]
-            .iter()
-            .any(|end| source.path.ends_with(end))
-    };
+fn rules_of_the_run_machine_stand_at_desks() {
+    // They carry out what the rules decide. The forecast drives a machine from outside.
+    let machine = ["run_machine.rs", "carrying.rs", "decision.rs", "desk.rs", "forecast.rs"];
     let all = sources();
     let of_machine = |source: &&Source| source.module() == "run_machine" && !source.is_test();
     let files: Vec<_> =
         all.iter().filter(of_machine).map(|source| (source, source.code())).collect();
-    let rules: Vec<_> = files.iter().filter(|(source, _)| !is_machine(source)).collect();
-    let mut owners = BTreeMap::new();
-    for (source, code) in &rules {
-        for (name, _) in methods_of_machine(code) {
-            owners.insert(name, &source.path);
-        }
-    }
-    assert!(owners.len() > 60, "the rules are found: {owners:?}");
-    for (source, code) in &rules {
-        for (_, method) in methods_of_machine(code) {
-            let words: String = method.split_whitespace().collect();
-            for called in words.split("self.").skip(1).filter_map(|rest| rest.split_once('(')) {
-                let owner = owners.get(called.0).filter(|owner| **owner != &source.path);
-                assert!(owner.is_none(), "{}: self.{}", source.path.display(), called.0);
+    let desks = desks(&files);
+    assert!(desks.len() >= 16 && desks.contains("Agents"), "the desks are found: {desks:?}");
+    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (source, code) in &files {
+        let place = source.path.display();
+        for desk in &desks {
+            if let Some((_, rest)) = code.split_once(&format!("pub(super) struct {desk} {{")) {
+                let fields = rest.split("\n}").next().unwrap_or_default();
+                assert!(fields.contains(": "), "{place}: the fields of {desk} are found");
+                assert!(!fields.contains("pub"), "{place}: a field of {desk} is not private");
+                owners.entry(desk.clone()).or_default().insert(module_path(source)[1].clone());
             }
         }
+        if machine.iter().any(|name| source.path.ends_with(name)) {
+            continue;
+        }
+        let words = words(code);
+        let banned = ["RunMachine", "facts", "unsafe", "Cell", "RefCell", "Mutex", "RwLock"];
+        for name in banned {
+            assert!(!words.contains(name), "{place}: `{name}`");
+        }
+        let at = code.split("Desk<'_, ").skip(1).map(first_word);
+        let paths = named_paths(&module_path(source), code).into_iter();
+        let paths = paths.filter(|path| path.first().is_some_and(|first| first == "run_machine"));
+        let named: BTreeSet<_> = at.chain(paths.filter_map(|path| path.last().cloned())).collect();
+        let named: Vec<_> = desks.intersection(&named).collect();
+        assert!(named.len() <= 1, "{place} names {named:?}");
+        if let Some(desk) = named.first() {
+            let owner = module_path(source)[1].clone();
+            owners.entry((*desk).clone()).or_default().insert(owner);
+        }
+    }
+    for desk in &desks {
+        // The timers are a data structure, with the rules of limits beside it.
+        let expected = if desk == "Timers" { 2 } else { 1 };
+        let of = owners.get(desk).cloned().unwrap_or_default();
+        assert_eq!(of.len(), expected, "{desk} is in {of:?}");
     }
 }
 

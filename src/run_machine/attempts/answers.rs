@@ -6,17 +6,16 @@
 //! and the outcomes of the checks of the last round. So a resumed run continues at the same place.
 //! The checks work in the slot of the main agent, which has ended by then.
 
-use super::decision::Decision;
-use super::evaluation::Wanted;
-use super::facts::Facts;
-use super::slots::Rank;
-use super::{Action, Made, RunMachine};
+use super::{Attempts, Checking};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
 use crate::plan::TaskCancelled;
-use crate::run_machine::facts::Checking;
+use crate::run_machine::decision::{self, Decision};
+use crate::run_machine::desk::Desk;
+use crate::run_machine::evaluation::Wanted;
+use crate::run_machine::{Action, Facts, Made};
 use crate::run_state::Verdict;
 use crate::spec::acceptance::Loop;
 use crate::turn::{AgentRestarted, AgentSpawned, Cause, CheckPlace, Feedback, Outcome};
@@ -28,15 +27,6 @@ const CHECK: &str = "check";
 const UNCLEAR: &str = "Your answer gave no verdict. Answer again: the first line is the single word \
     `pass` or the single word `fail`, and nothing else stands in that line.";
 
-/// Returns what the agent is told whose answer does not have the form that is wanted.
-pub(super) fn form_is_wrong(failure: &Failure) -> String {
-    format!(
-        "Your answer was not accepted: {}. Give your whole answer again, as one JSON document and \
-         nothing else.",
-        failure.message
-    )
-}
-
 impl Facts {
     /// Returns an id that no agent below this one has: a delegation may use the same names.
     fn id_of_check(&self, main: &AgentId) -> Option<AgentId> {
@@ -46,19 +36,6 @@ impl Facts {
         let made = made.filter(|agent| agent.check.is_some()).count();
         let first = u32::try_from(made).unwrap_or(u32::MAX).saturating_add(1);
         (first..).map(|number| main.child(&name, number)).find(|id| !self.is_taken(id))
-    }
-
-    /// Returns the time limit of a check.
-    fn limit_of_check(&self, id: &AgentId) -> Option<std::time::Duration> {
-        let agent = self.state.agents().get(id)?;
-        let check = agent.check?;
-        let place = self.settings.plan.place(&agent.task)?;
-        self.spec(place).acceptance.checks.get(check.index as usize)?.timeout
-    }
-
-    /// Returns the time limit of an agent that is not the main agent of its task: a check or a child.
-    pub(super) fn limit_of(&self, id: &AgentId) -> Option<std::time::Duration> {
-        self.limit_of_check(id).or_else(|| self.limit_of_child(id))
     }
 
     /// Returns a failure whose message names a check.
@@ -73,36 +50,40 @@ impl Facts {
     }
 }
 
-impl RunMachine {
+impl Desk<'_, Attempts> {
     /// Asks for the form of an answer to be checked.
-    pub(super) fn check_output(&mut self, place: usize, output: Made, reused: Option<String>) {
-        let spec = self.facts.spec(place);
+    pub(in crate::run_machine) fn check_output(
+        &mut self,
+        place: usize,
+        output: Made,
+        reused: Option<String>,
+    ) {
+        let spec = self.spec(place);
         // What is judged further is written to the task's file once it is accepted. The instances of
         // a fan-out are judged one by one.
         let is_last = !spec.acceptance.judges()
             || spec.fan_out.is_some()
             || reused.is_some()
-            || self.facts.judged.get(&place).is_some_and(|judged| judged.is_accepted);
+            || self.attempts.judged.get(&place).is_some_and(|judged| judged.is_accepted);
         let is_written = spec.output_file.is_some() && is_last;
-        let path = is_written.then(|| Box::new(self.facts.snapshot(place, Wanted::OutputFile)));
-        self.facts.proposed.insert(place);
-        self.facts.checking.insert(place, Checking { reused, is_last });
-        let task = self.facts.name(place).clone();
-        self.actions.push_back(Action::CheckOutput { task, output, path, is_last });
+        let path = is_written.then(|| Box::new(self.snapshot(place, Wanted::OutputFile, 0)));
+        self.own().checking.insert(place, Checking { reused, is_last });
+        let task = self.name(place).clone();
+        self.act(Action::CheckOutput { task, output, path, is_last });
     }
 
     /// Continues to judge the answer of an attempt whose agents have all ended.
-    pub(super) fn judge(&mut self, place: usize, main: &AgentId, output: Output) {
-        if !self.facts.judged.contains_key(&place) {
+    pub(in crate::run_machine) fn judge(&mut self, place: usize, main: &AgentId, output: Output) {
+        if !self.attempts.judged.contains_key(&place) {
             return self.check_output(place, Made::Whole(output), None);
         }
-        let round = self.facts.status(place).map_or(1, |status| status.round());
-        let of_agent = self.facts.state.agents().get(main).map_or(1, |agent| agent.round);
-        let count = self.facts.spec(place).acceptance.checks.len();
+        let round = self.status(place).map_or(1, |status| status.round());
+        let of_agent = self.state.agents().get(main).map_or(1, |agent| agent.round);
+        let count = self.spec(place).acceptance.checks.len();
         for index in 0..count {
             let index_of = u32::try_from(index).unwrap_or(u32::MAX);
             let at = CheckPlace { round: of_agent, index: index_of };
-            let Some((judge, status)) = self.facts.state.check(main, at) else {
+            let Some((judge, status)) = self.state.check(main, at) else {
                 return self.start_check(place, main, at);
             };
             match status.verdict() {
@@ -114,8 +95,8 @@ impl RunMachine {
                 }
                 // No answer of the task's agent can mend what its judge says.
                 Some(Verdict::Unclear(failure) | Verdict::Undecided(failure)) => {
-                    let failure = self.facts.named(place, index, failure);
-                    return self.post(Decision::FailAttempt(place, failure));
+                    let failure = self.named(place, index, failure);
+                    return self.fail(place, failure);
                 }
                 Some(Verdict::Cancelled(reason)) => {
                     return self.record_task(place, TaskCancelled { reason }.into());
@@ -124,10 +105,8 @@ impl RunMachine {
                 None => return,
             }
         }
-        if let Some(Loop { until, max_iterations }) =
-            self.facts.spec(place).acceptance.repeat.clone()
-        {
-            let Some(holds) = self.facts.truth(place, Wanted::Until(round)) else { return };
+        if let Some(Loop { until, max_iterations }) = self.spec(place).acceptance.repeat.clone() {
+            let Some(holds) = self.truth(place, Wanted::Until(round)) else { return };
             match holds {
                 Ok(true) => {}
                 Ok(false) => {
@@ -142,28 +121,28 @@ impl RunMachine {
                     let failure = Failure::new(FailureKind::MaxIterations, message);
                     return self.ask_again(place, Cause::Until, failure, text);
                 }
-                Err(failure) => return self.post(Decision::FailAttempt(place, failure)),
+                Err(failure) => return self.fail(place, failure),
             }
         }
-        if let Some(judged) = self.facts.judged.get_mut(&place) {
+        if let Some(judged) = self.own().judged.get_mut(&place) {
             judged.is_accepted = true;
         }
         self.check_output(place, Made::Whole(output), None);
     }
 
     /// Handles an answer whose form is wrong: its agent is asked again, if it can be.
-    pub(super) fn form_is_wrong(&mut self, place: usize, failure: Failure) {
+    pub(in crate::run_machine) fn form_is_wrong(&mut self, place: usize, failure: Failure) {
         let cause = match failure.kind {
             FailureKind::OutputFormat => Cause::Format,
             FailureKind::OutputSchema => Cause::Schema,
-            _ => return self.post(Decision::FailAttempt(place, failure)),
+            _ => return self.fail(place, failure),
         };
-        let text = form_is_wrong(&failure);
+        let text = decision::ask_to_mend(&failure);
         self.ask_again(place, cause, failure, text);
     }
 
     fn check_failed(&mut self, place: usize, index: usize, failure: Failure) {
-        let check = &self.facts.spec(place).acceptance.checks[index];
+        let check = &self.spec(place).acceptance.checks[index];
         let text = format!(
             "A check of your answer failed, {}: {}{}\nMend what is wrong, then give your whole answer \
              again.",
@@ -173,19 +152,19 @@ impl RunMachine {
         );
         let output = failure.output.clone().unwrap_or_default();
         let failure = Failure::new(FailureKind::CheckFailed, failure.message);
-        let failure = self.facts.named(place, index, failure).with_output(&output);
+        let failure = self.named(place, index, failure).with_output(&output);
         self.ask_again(place, Cause::Check, failure, text);
     }
 
     /// Begins the next round of an attempt, or lets the attempt fail if it may have none.
     fn ask_again(&mut self, place: usize, cause: Cause, failure: Failure, text: String) {
-        let Some(status) = self.facts.status(place) else { return };
+        let Some(status) = self.status(place) else { return };
         let Some(main) = status.agent.clone() else { return };
-        let (round, agent) = (status.round(), self.facts.state.agents().get(&main));
+        let (round, agent) = (status.round(), self.state.agents().get(&main));
         let (restarts, is_command) =
             agent.map_or((0, true), |agent| (agent.restarts, agent.definition.is_none()));
         let mended = status.rounds.iter().filter(|cause| **cause != Cause::Until).count();
-        let rules = &self.facts.spec(place).acceptance;
+        let rules = &self.spec(place).acceptance;
         let text = if is_command { String::new() } else { text };
         let is_over = rules.repeat.as_ref().is_some_and(|repeat| round >= repeat.max_iterations)
             || (cause != Cause::Until && (is_command || mended >= rules.retries as usize));
@@ -195,21 +174,21 @@ impl RunMachine {
                 _ => format!(" (in round {round})"),
             };
             let message = format!("{}{told}", failure.message);
-            return self.post(Decision::FailAttempt(place, Failure { message, ..failure }));
+            return self.fail(place, Failure { message, ..failure });
         }
         if !self.may_go_on(place, &main) {
             return;
         }
-        if let Some(failure) = self.facts.bound(place, 1) {
-            return self.post(Decision::FailAttempt(place, failure));
+        if let Some(failure) = self.bound(place, 1) {
+            return self.fail(place, failure);
         }
-        self.facts.count_from_now(place);
-        self.facts.judged.remove(&place);
-        *self.facts.spawning.entry(main.clone()).or_default() += 1;
+        self.post(Decision::CountFromNow(place));
+        self.own().judged.remove(&place);
+        self.post(Decision::BeginsSoonBelow(main.clone()));
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
         let feedback = Some(Feedback { cause, text });
         let restarted = AgentRestarted { restart: restarts, reason, feedback };
-        let task = self.facts.name(place).clone();
+        let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, &main, restarted)]);
     }
 
@@ -218,26 +197,26 @@ impl RunMachine {
         if !self.may_go_on(place, main) {
             return;
         }
-        let round = self.facts.status(place).map_or(1, |status| status.round());
-        let Some(program) = self.facts.program(place, Wanted::Check(at, round)) else { return };
+        let round = self.status(place).map_or(1, |status| status.round());
+        let Some(program) = self.program(place, Wanted::Check(at, round)) else { return };
         let program = match program {
             Ok(program) => program,
-            Err(failure) => return self.post(Decision::FailAttempt(place, failure)),
+            Err(failure) => return self.fail(place, failure),
         };
-        if let Some(failure) = self.facts.bound(place, 1) {
-            return self.post(Decision::FailAttempt(place, failure));
+        if let Some(failure) = self.bound(place, 1) {
+            return self.fail(place, failure);
         }
-        let Some(id) = self.facts.id_of_check(main) else { return };
-        self.facts.count_from_now(place);
-        self.facts.slots.hand_over(main, id.clone());
-        *self.facts.spawning.entry(main.clone()).or_default() += 1;
+        let Some(id) = self.id_of_check(main) else { return };
+        self.post(Decision::CountFromNow(place));
+        self.post(Decision::HandOver(main.clone(), id.clone()));
+        self.post(Decision::BeginsSoonBelow(main.clone()));
         let spawned = AgentSpawned {
             depth: 1,
             parent: Some(main.clone()),
             check: Some(at),
             ..AgentSpawned::main(program)
         };
-        let task = self.facts.name(place).clone();
+        let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }
 
@@ -247,13 +226,13 @@ impl RunMachine {
         if !self.may_go_on(place, main) {
             return;
         }
-        if let Some(failure) = self.facts.bound(place, 1) {
-            return self.post(Decision::FailAttempt(place, failure));
+        if let Some(failure) = self.bound(place, 1) {
+            return self.fail(place, failure);
         }
-        self.facts.count_from_now(place);
-        self.facts.slots.hand_over(main, judge.clone());
-        self.facts.begins_soon_below(judge);
-        let agent = self.facts.state.agents().get(judge);
+        self.post(Decision::CountFromNow(place));
+        self.post(Decision::HandOver(main.clone(), judge.clone()));
+        self.post(Decision::BeginsSoonBelow(judge.clone()));
+        let agent = self.state.agents().get(judge);
         let (restart, is_command) =
             agent.map_or((0, false), |agent| (agent.restarts, agent.definition.is_none()));
         let (text, reason) = match is_command {
@@ -263,21 +242,21 @@ impl RunMachine {
         let feedback = Some(Feedback { cause: Cause::Format, text: text.to_owned() });
         let reason = reason.to_owned();
         let restarted = AgentRestarted { restart, reason, feedback };
-        let task = self.facts.name(place).clone();
+        let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, judge, restarted)]);
     }
 
     /// Returns true if the attempt may begin more work now: nobody stops it, and it has its slot. If it
     /// lacks only the slot, it is judged again when it has it.
     fn may_go_on(&mut self, place: usize, main: &AgentId) -> bool {
-        if self.facts.interrupted.is_some() {
+        if self.pauses.is_interrupted() {
             // A resumed run decides it again.
             return false;
         }
-        match self.facts.sentence_of_task(place) {
+        match self.sentence_of_task(place) {
             None => {}
             Some(Outcome::Failed { failure, .. }) => {
-                self.post(Decision::FailAttempt(place, failure));
+                self.fail(place, failure);
                 return false;
             }
             Some(Outcome::Cancelled { reason }) => {
@@ -286,44 +265,13 @@ impl RunMachine {
             }
             Some(Outcome::Completed { .. }) => {}
         }
-        if self.facts.slots.holds(main) {
+        if self.scarce.holds(main) {
             return true;
         }
         // The last process left the attempt between two agents.
-        if !self.facts.slots.is_returning(main) {
-            self.facts.slots.return_to(main.clone(), Rank::Main);
+        if !self.scarce.is_returning(main) {
+            self.post(Decision::ReturnTo(main.clone()));
         }
         false
-    }
-
-    /// Continues an agent that had ended, once the record of its round is durable.
-    pub(super) fn round_begins(&mut self, id: &AgentId) {
-        self.facts.begins_below(id);
-        self.facts.is_counted(id);
-        self.facts
-            .agents
-            .insert(id.clone(), super::facts::OpenAgent::new(super::facts::Stage::Idle));
-        if self.facts.interrupted.is_some() {
-            return;
-        }
-        if let Some(outcome) = self.facts.sentence(id) {
-            return self.post(Decision::EndAgent(id.clone(), outcome));
-        }
-        self.post(Decision::Fold(id.clone()));
-        self.post(Decision::LimitAttemptOf(id.clone()));
-    }
-
-    /// Ends the agents of an attempt: its main agent, or the check that judges it.
-    pub(super) fn end_attempt(&mut self, main: &AgentId, outcome: &Outcome) {
-        self.post(Decision::EndAgent(main.clone(), outcome.clone()));
-        let children = self.facts.state.agents().get(main).map(|main| main.children.as_slice());
-        let is_check = |id: &&AgentId| {
-            let agent = self.facts.state.agents().get(*id);
-            agent.is_some_and(|agent| agent.check.is_some()) && self.facts.agents.contains_key(*id)
-        };
-        let checks: Vec<_> = children.into_iter().flatten().filter(is_check).cloned().collect();
-        for check in checks {
-            self.post(Decision::EndAgent(check, outcome.clone()));
-        }
     }
 }
