@@ -10,7 +10,8 @@
 //! changes the data of its own desk alone, and posts decisions (`desk`, `decision`). To change the data of another
 //! desk it posts a decision that this one carries out; to ask for them it calls a method of the owner that takes
 //! `&self`. An input is given to one desk, or to some in the order that stands here. Then the machine carries out
-//! what was posted, in the order in which it was posted, until nothing is left, and decides about what was touched.
+//! what was posted, in the order in which it was posted and each with all that follows from it, until nothing is left,
+//! and decides about what was touched.
 //! A new desk is a file, and a line of the table below.
 //!
 //! - `agents`: how agents start, crash and end; `children`: the deadline of a child, and its schema;
