@@ -26,7 +26,7 @@
 //!   not given up and whose window holds the request is called, with attempts of its own; if there is none, the
 //!   policy of the last goes on. After the cooldown one call tries the model again, with one attempt and little
 //!   patience.
-//! - *Summaries.* Two attempts with a short pause between them, no fallbacks, no wait for a quota. Their failures
+//! - *Summaries* ([`summary`] names their calls). Two attempts with a short pause between them, no fallbacks, no wait for a quota. Their failures
 //!   do not count against the provider, since an agent can go on without.
 //! - *Cancellation* ends a call in whatever it waits for.
 
@@ -34,6 +34,7 @@ mod after;
 pub(crate) mod error;
 pub(crate) mod standing;
 mod step;
+pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 

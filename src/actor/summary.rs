@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::meter::Meter;
+use crate::call_machine::summary::NoText;
+pub use crate::call_machine::summary::Written;
 use crate::context::Spent;
 use crate::context::layers::summary::{SummaryRequest, Urgency};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::message::Block;
 use crate::model::Request;
 
 /// A request for a summary.
@@ -40,30 +41,6 @@ impl SummaryJob {
 
 /// A summary, or why there is none.
 pub type SummaryAnswer = Result<Summary, NoSummary>;
-
-/// The content of a summary.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Written {
-    /// A text that a model wrote for a prompt of callsheet.
-    Text(String),
-    /// A block that the provider made, which stands in the view unchanged.
-    Block {
-        /// The block.
-        summary: Block,
-        /// The text in the block.
-        text: String,
-    },
-}
-
-impl Written {
-    /// Returns the text of the summary.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        match self {
-            Self::Text(text) | Self::Block { text, .. } => text,
-        }
-    }
-}
 
 /// A summary.
 #[derive(Clone, Debug, PartialEq)]
@@ -132,4 +109,14 @@ pub enum SummaryError {
     /// The journal failed.
     #[error(transparent)]
     Journal(JournalError),
+}
+
+impl From<NoText> for SummaryError {
+    fn from(none: NoText) -> Self {
+        match none {
+            NoText::Unusable(reason) => Self::Unusable(reason),
+            NoText::FreesTooLittle => Self::FreesTooLittle,
+            NoText::Model(error) => Self::Model(error),
+        }
+    }
 }

@@ -148,16 +148,6 @@ async fn a_conversation_goes_on_with_another_model() {
 }
 
 #[tokio::test]
-async fn what_any_model_would_refuse_goes_nowhere_else() {
-    let first = Provider::script(vec![Answer::fault(Fault::Pairing)]).await;
-    let second = Provider::script(vec![Answer::text("done")]).await;
-    let text = graph((&first, Wire::Anthropic), (&second, Wire::Anthropic), 1, "");
-    let ended = Setup::new().tool(&note()).run(&text).await;
-    assert_eq!(ended.task("t1").2, Some(FailureKind::InvalidRequest));
-    assert_eq!((first.count(), second.count()), (1, 0));
-}
-
-#[tokio::test]
 async fn twenty_agents_leave_a_provider_without_quota_at_once() {
     let first = Provider::script(vec![Answer::fault(Fault::NoQuota)]).await;
     let second = Provider::script(vec![Answer::text("done")]).await;
@@ -168,16 +158,6 @@ async fn twenty_agents_leave_a_provider_without_quota_at_once() {
     assert_eq!(second.count(), 20);
     assert!(first.count() <= 8, "only calls that were under way are refused: {}", first.count());
     assert!(failures(&ended).iter().all(|(_, next)| next.as_deref() == Some("second")));
-}
-
-#[tokio::test]
-async fn when_no_model_is_left_the_policy_of_the_last_applies() {
-    let first = Provider::script(vec![Answer::fault(Fault::Overloaded)]).await;
-    let second = Provider::script(vec![Answer::fault(Fault::ServerError)]).await;
-    let text = graph((&first, Wire::Anthropic), (&second, Wire::Anthropic), 1, "");
-    let ended = Setup::new().tool(&note()).run(&text).await;
-    assert_eq!(ended.task("t1").2, Some(FailureKind::ServerError));
-    assert_eq!((first.count(), second.count()), (3, 5));
 }
 
 #[tokio::test]
