@@ -87,84 +87,28 @@ pub use crate::tool::{Ending, Tool, ToolContext, ToolError, ToolOutput, ToolSpec
 #[doc(inline)]
 pub use crate::tool_spec::Effect;
 
-// The layers, from bottom to top; imports point down only: words, decisions (pure), ports and their
-// implementations, actors, application, command line. A module is public where the tests or
-// the benchmarks need it.
+// The crates below, from bottom to top: the program, its tests and its benchmarks name their modules as
+// their own. What nothing but the program uses is private.
+#[doc(hidden)]
+pub use callsheet_context::context;
+#[doc(hidden)]
+pub use callsheet_engine::{actor, config, report, run, trust};
+#[doc(hidden)]
+pub use callsheet_journal::{conversation, crash, fault, journal, store};
+#[doc(hidden)]
+pub use callsheet_machines::admission::simulation as governor;
+#[doc(hidden)]
+pub use callsheet_machines::{event, plan, run_state, template, turn, turn_machine};
+#[doc(hidden)]
+pub use callsheet_models::model;
+#[doc(hidden)]
+pub use callsheet_tools::tool;
+#[doc(hidden)]
+pub use callsheet_words::{failure, foreign, id, message, output, policy, redaction, schema, spec};
 
-mod duration;
-#[doc(hidden)]
-pub mod failure;
-#[doc(hidden)]
-pub mod foreign;
-mod glob;
-#[doc(hidden)]
-pub mod id;
-#[doc(hidden)]
-pub mod message;
-#[doc(hidden)]
-pub mod output;
-mod printable;
-mod spending;
-mod tool_spec;
-
-mod admission;
-mod call_machine;
-#[doc(hidden)]
-pub use self::admission::simulation as governor;
-#[doc(hidden)]
-pub mod context;
-#[doc(hidden)]
-pub mod event;
-mod own_tool;
-mod permission;
-#[doc(hidden)]
-pub mod plan;
-#[doc(hidden)]
-pub mod policy;
-#[doc(hidden)]
-pub mod redaction;
-mod run_machine;
-#[doc(hidden)]
-pub mod run_state;
-#[doc(hidden)]
-pub mod schema;
-#[doc(hidden)]
-pub mod spec;
-#[doc(hidden)]
-pub mod template;
-#[doc(hidden)]
-pub mod turn;
-mod turn_boundary;
-#[doc(hidden)]
-pub mod turn_machine;
-
-#[doc(hidden)]
-pub mod conversation;
-#[doc(hidden)]
-pub mod crash;
-mod disk;
-#[doc(hidden)]
-pub mod fault;
-#[doc(hidden)]
-pub mod journal;
-#[doc(hidden)]
-pub mod model;
-#[doc(hidden)]
-pub mod store;
-#[doc(hidden)]
-pub mod tool;
-#[doc(hidden)]
-pub mod trust;
-
-#[doc(hidden)]
-pub mod actor;
-
-#[doc(hidden)]
-pub mod config;
-#[doc(hidden)]
-pub mod report;
-#[doc(hidden)]
-pub mod run;
+use callsheet_journal::disk;
+use callsheet_machines::run_machine;
+use callsheet_words::{glob, permission, printable, spending, tool_spec};
 
 #[doc(hidden)]
 pub mod cli;

@@ -3,7 +3,7 @@
 pub(crate) mod answer;
 pub(crate) mod asked;
 pub(crate) mod context_server;
-#[path = "../src/context/testing.rs"]
+#[path = "../crates/context/src/context/testing.rs"]
 pub(crate) mod conversations;
 pub(crate) mod desk;
 pub(crate) mod endless;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The top-level modules in layers, from bottom to top. A module may use those of the layers
-/// before its own, and those that stand before it in its own.
-const LAYERS: [(&str, &[&str]); 6] = [
+/// The modules of each crate, from bottom to top; those of `src` are the last. A module may use those of the
+/// crates before its own, which the compiler sees to, and those that stand before it in its own.
+const CRATES: [(&str, &[&str]); 8] = [
     (
         "words",
         &[
@@ -21,20 +21,20 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "printable",
             "spending",
             "tool_spec",
-        ],
-    ),
-    (
-        "decisions",
-        &[
             "schema",
             "own_tool",
             "permission",
             "policy",
             "redaction",
             "spec",
+        ],
+    ),
+    ("context", &["context"]),
+    (
+        "machines",
+        &[
             "template",
             "plan",
-            "context",
             "turn",
             "event",
             "turn_machine",
@@ -45,28 +45,30 @@ const LAYERS: [(&str, &[&str]); 6] = [
             "run_machine",
         ],
     ),
-    (
-        "ports",
-        &["crash", "fault", "disk", "store", "journal", "conversation", "tool", "model", "trust"],
-    ),
-    ("actors", &["actor"]),
-    ("application", &["config", "report", "run"]),
-    ("command line", &["exit", "cli"]),
+    ("journal", &["crash", "fault", "disk", "store", "journal", "conversation"]),
+    ("tools", &["tool"]),
+    ("models", &["model"]),
+    ("engine", &["trust", "actor", "config", "report", "run"]),
+    ("callsheet", &["exit", "cli"]),
 ];
+
+/// The crates that only decide.
+const DECISIONS: usize = 3;
 
 /// The most lines of a file without its tests.
 const MOST_LINES: usize = 500;
 
 struct Source {
     path: PathBuf,
+    /// The path below the sources of its crate.
+    within: PathBuf,
     text: String,
 }
 
 impl Source {
     /// The top-level module that the file belongs to.
     fn module(&self) -> String {
-        let relative = self.path.strip_prefix(root().join("src")).expect("below src");
-        let first = relative.components().next().expect("a name");
+        let first = self.within.components().next().expect("a name");
         first.as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
     }
 
@@ -94,27 +96,39 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// The folders with the sources of the crates, in the order of [`CRATES`].
+fn folders() -> Vec<PathBuf> {
+    let folder = |name: &str| match name {
+        "callsheet" => root().join("src"),
+        name => root().join("crates").join(name).join("src"),
+    };
+    CRATES.iter().map(|(name, _)| folder(name)).collect()
+}
+
 fn sources() -> Vec<Source> {
-    fn walk(folder: &Path, out: &mut Vec<Source>) {
+    fn walk(top: &Path, folder: &Path, out: &mut Vec<Source>) {
         for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry")) {
             let path = entry.path();
             if path.is_dir() {
-                walk(&path, out);
+                walk(top, &path, out);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).expect("text");
-                out.push(Source { path, text });
+                let within = path.strip_prefix(top).expect("below it").to_owned();
+                out.push(Source { path, within, text });
             }
         }
     }
     let mut out = Vec::new();
-    walk(&root().join("src"), &mut out);
-    assert!(out.len() > 50, "the sources are there");
+    for folder in folders() {
+        walk(&folder, &folder, &mut out);
+    }
+    assert!(out.len() > 300, "the sources are there");
     out
 }
 
-/// Returns the place of a module: its layer, and its position in the layer.
+/// Returns the place of a module: its crate, and its position in the crate.
 fn rank(module: &str) -> Option<(usize, usize)> {
-    LAYERS.iter().enumerate().find_map(|(layer, (_, modules))| {
+    CRATES.iter().enumerate().find_map(|(layer, (_, modules))| {
         modules.iter().position(|name| *name == module).map(|place| (layer, place))
     })
 }
@@ -139,11 +153,11 @@ fn first_word(text: &str) -> String {
 }
 
 #[test]
-fn every_module_has_a_layer() {
+fn every_module_has_a_place() {
     let modules: BTreeSet<_> = sources().iter().map(Source::module).collect();
-    let known: BTreeSet<_> = LAYERS.iter().flat_map(|(_, modules)| modules.iter()).collect();
+    let known: BTreeSet<_> = CRATES.iter().flat_map(|(_, modules)| modules.iter()).collect();
     for module in modules.iter().filter(|module| !["lib", "main"].contains(&module.as_str())) {
-        assert!(known.contains(&module.as_str()), "`{module}` is in no layer");
+        assert!(known.contains(&module.as_str()), "`{module}` is in no list");
     }
     for module in known {
         assert!(modules.contains(*module), "there is no `{module}`");
@@ -207,10 +221,9 @@ fn above_cycles(edges: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> 
     }
 }
 
-/// The path of a file's module: `["context", "view"]` for `src/context/view.rs`.
+/// The path of a file's module: `["context", "view"]` for `context/view.rs`.
 fn module_path(source: &Source) -> Vec<String> {
-    let relative = source.path.strip_prefix(root().join("src")).expect("below src");
-    let relative = relative.with_extension("");
+    let relative = source.within.with_extension("");
     relative.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
 }
 
@@ -370,7 +383,8 @@ fn one_file_writes_to_the_terminal() {
 
 #[test]
 fn decisions_neither_wait_nor_look_at_the_clock() {
-    let lower: Vec<_> = LAYERS[..2].iter().flat_map(|(_, modules)| modules.iter()).collect();
+    let lower: Vec<_> =
+        CRATES[..DECISIONS].iter().flat_map(|(_, modules)| modules.iter()).collect();
     let banned = [
         "async fn",
         ".await",
@@ -503,7 +517,8 @@ fn the_map_is_short_and_names_files_that_exist() {
         named.filter(|name| name.ends_with(".rs") || name.ends_with('/')).collect();
     assert!(paths.len() > 20, "it names files: {paths:?}");
     for path in paths.into_iter().filter(|path| *path != "assembly.rs") {
-        let exists = root().join("src").join(path).exists() || root().join(path).exists();
+        let mut places = folders().into_iter().chain([root()]);
+        let exists = places.any(|folder| folder.join(path).exists());
         assert!(exists, "ARCHITECTURE.md names `{path}`");
     }
 }

@@ -17,8 +17,8 @@ fn shipped() -> Desk {
     desk.write("scripts/survey.toml", SCRIPT);
     desk.write("scripts/check.sh", CHECK);
     for module in 1..=7 {
-        desk.write(&format!("src/m{module}/a.rs"), &"a line\n".repeat(module));
-        desk.write(&format!("src/m{module}/b.rs"), "one\ntwo\n");
+        desk.write(&format!("crates/m{module}/a.rs"), &"a line\n".repeat(module));
+        desk.write(&format!("crates/m{module}/b.rs"), "one\ntwo\n");
         desk.write(&format!("other/n{module}/c.rs"), "one\n");
     }
     desk

@@ -249,9 +249,9 @@ fn the_report_has_the_true_totals_of_different_trees() {
 #[test]
 fn own_sources_are_surveyed_and_the_report_is_left_out() {
     let root = tempfile::tempdir().expect("a folder");
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
     let mut names = Vec::new();
-    walk(&own, "src", &mut names);
+    walk(&own, "crates", &mut names);
     for name in &names {
         let from = own.parent().expect("a folder").join(name);
         write(root.path(), name, fs::read(from).expect("a source file"));

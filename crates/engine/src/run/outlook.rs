@@ -1,0 +1,497 @@
+//! The outlook of a resume: what it would do with each task and why, for people.
+//!
+//! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
+//! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
+
+mod prospect;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+pub use self::prospect::{Prospect, Verdict};
+use super::commands::{self, Command};
+
+use super::settings::machine_settings;
+use super::{Options, StartError, accepted, plan_of, recorded_plan};
+use crate::config::Config;
+use crate::event::RunCreated;
+use crate::failure::Failure;
+use crate::id::{AgentId, Name, RunId};
+use crate::journal::file::RunDir;
+use crate::journal::{JournalError, stamp};
+use crate::output::Output;
+use crate::plan::{Plan, Standing, TaskState};
+pub use crate::run_machine::forecast::{self, Forecast, Lookup};
+pub use crate::run_machine::reopening::Reopening;
+use crate::run_machine::scope::{self, Inputs, Scope};
+use crate::run_machine::{Left, Now, Start};
+use crate::run_state::{Retry, RunState, TaskStatus};
+use crate::spec::{OnUnknown, TaskSpec};
+use crate::store;
+use crate::template::Known;
+use crate::turn::content::Content;
+use crate::turn::{Outcome, Program};
+
+/// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
+/// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
+///
+/// # Errors
+/// Returns an error if the journal or the spool cannot be read.
+pub fn as_recorded(
+    dir: &RunDir,
+    state: &RunState,
+    config: Option<&Config>,
+    retry: Option<&Retry>,
+) -> Result<Vec<Prospect>, StartError> {
+    let commands = commands::under_way(dir, state, |task| asks(config, task))?;
+    let reopening = retry.cloned().map_or(Reopening::AsRecorded, Reopening::Retrying);
+    let opened = reopening.state_after(state)?;
+    let foreseen = match (config, state.created()) {
+        (Some(config), Some(created)) => {
+            let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
+            let plan = recorded_plan(config, &Options { tasks, ..Options::default() })?;
+            // A run whose outputs cannot be read does not resume; the caller reports that.
+            let outputs = super::values::of_ended(dir, &opened, plan.tasks(), config.grows()).ok();
+            let foresee =
+                |outputs| foresee(dir, opened.clone(), plan, config, created, outputs, &commands);
+            outputs.map(foresee).transpose()?
+        }
+        (None, _) | (_, None) => None,
+    };
+    let prospect = |(name, before): (&Name, &TaskStatus)| {
+        let status = opened.task(name).unwrap_or(before);
+        if status.state != before.state {
+            let (verdict, why) = begins_again(&opened, name, status, before);
+            return Prospect { task: name.clone(), verdict, why };
+        }
+        let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
+        let (verdict, why) = match foreseen {
+            Some(then) if then.state != status.state => changes(then, commands.get(name)),
+            _ => None,
+        }
+        .unwrap_or_else(|| unchanged(state, name, status, commands.get(name)));
+        Prospect { task: name.clone(), verdict, why }
+    };
+    Ok(state.tasks().map(prospect).collect())
+}
+
+/// Returns the verdict on a task that begins again because it failed before.
+fn begins_again(
+    opened: &RunState,
+    name: &Name,
+    status: &TaskStatus,
+    before: &TaskStatus,
+) -> (Verdict, String) {
+    let failure = before.failure.as_ref().map(ToString::to_string);
+    let reason = failure.or(before.reason.clone()).unwrap_or_default();
+    let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
+    let written = name.of_instance().unwrap_or(name.as_str());
+    let mut before_it =
+        planned.filter(|task| task.name.as_str() == written).flat_map(|task| &task.depends_on);
+    let open_before = before_it.find(|task| opened.standing(task) == Standing::Open);
+    if !status.is_held() {
+        if let Some(on) = open_before.filter(|_| status.again) {
+            let why = match status.kept {
+                Some(_) => format!(
+                    "on the end of `{on}`: if what it was made from is unchanged its result is \
+                     reused, else it runs"
+                ),
+                None => format!("on the end of `{on}`: it is decided again"),
+            };
+            return (Verdict::Depends, why);
+        }
+        return match before.state {
+            TaskState::Failed | TaskState::Waiting => {
+                (Verdict::Runs, format!("it failed: {reason}"))
+            }
+            TaskState::Completed | TaskState::Reused if before.instances.is_empty() => {
+                (Verdict::Runs, "it completed, and is named for the retry".to_owned())
+            }
+            TaskState::Completed | TaskState::Reused => {
+                (Verdict::Runs, "it completed, and some of its instances run again".to_owned())
+            }
+            state => (Verdict::Runs, format!("it was {}: {reason}", state.as_str())),
+        };
+    }
+    if open_before.is_some() {
+        // What it is made from may change.
+        return unchanged(opened, name, status, None);
+    }
+    (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
+}
+
+/// Returns the verdict on a task whose state a resume changes before any agent works.
+fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, String)> {
+    let failure = || then.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+    match then.state {
+        TaskState::Waiting if then.question.is_some() => {
+            Some((Verdict::Waits, "it asks a person".to_owned()))
+        }
+        TaskState::Waiting => {
+            let (attempt, next) = (then.attempt, then.attempt + 1);
+            let why = format!("attempt {next} is next: attempt {attempt} failed: {}", failure());
+            Some((Verdict::Runs, why))
+        }
+        TaskState::Failed => Some((Verdict::Fails, failure())),
+        TaskState::Cancelled | TaskState::Skipped => {
+            let reason = then.reason.clone().unwrap_or_default();
+            Some(match &then.because {
+                Some(on) if command.is_none() => {
+                    (Verdict::Depends, format!("on `{on}`, which fails"))
+                }
+                _ => (Verdict::Stays, reason),
+            })
+        }
+        // It begins or continues, as its state so far tells.
+        TaskState::Pending
+        | TaskState::Ready
+        | TaskState::Running
+        | TaskState::Completed
+        | TaskState::Reused => None,
+    }
+}
+
+/// Returns true if a person is asked about a command of the task that was interrupted.
+fn asks(config: Option<&Config>, task: &Name) -> bool {
+    let declared = task.of_instance().unwrap_or(task.as_str());
+    let tasks = config.map(|config| config.tasks.as_slice()).unwrap_or_default();
+    let spec = tasks.iter().find(|spec| spec.name.as_str() == declared);
+    spec.is_some_and(|spec| spec.on_unknown == OnUnknown::Ask)
+}
+
+/// Returns the verdict on a task whose state a resume leaves as it is.
+fn unchanged(
+    state: &RunState,
+    name: &Name,
+    status: &TaskStatus,
+    command: Option<&Command>,
+) -> (Verdict, String) {
+    let reason = || status.reason.clone().unwrap_or_default();
+    match status.state {
+        TaskState::Completed => (Verdict::Reused, format!("attempt {} completed", status.attempt)),
+        TaskState::Reused => (Verdict::Reused, "its result was reused before".to_owned()),
+        TaskState::Failed => {
+            let failure = status.failure.as_ref().map(ToString::to_string);
+            (Verdict::Stays, format!("it failed: {}", failure.unwrap_or_default()))
+        }
+        TaskState::Skipped => (Verdict::Stays, format!("it was skipped: {}", reason())),
+        TaskState::Cancelled => (Verdict::Stays, format!("it was cancelled: {}", reason())),
+        TaskState::Running => match command.map(Command::fate) {
+            Some(Ok(told)) => (Verdict::GoesOn, told.to_owned()),
+            Some(Err(failure)) => (Verdict::Fails, failure.to_string()),
+            None => (Verdict::GoesOn, at_work(state, status)),
+        },
+        TaskState::Waiting if status.question.is_some() => {
+            let message = state.question_of_task(name).map(|question| &*question.asked.message);
+            let line = message.and_then(|message| message.lines().next()).unwrap_or_default();
+            (Verdict::Waits, format!("a person is asked: {line}"))
+        }
+        TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
+        TaskState::Pending | TaskState::Ready if status.is_held() => {
+            let planned = state.created().into_iter().flat_map(|created| &created.tasks);
+            let before =
+                planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
+            let is_open = |task: &&Name| state.standing(task) == Standing::Open;
+            let names: Vec<_> = before.filter(is_open).map(|task| format!("`{task}`")).collect();
+            match names.is_empty() {
+                true => (Verdict::Depends, going_on(state, status, "what it is made from")),
+                false => {
+                    let what = format!("the output of {}", names.join(", "));
+                    (Verdict::Depends, going_on(state, status, &what))
+                }
+            }
+        }
+        TaskState::Pending | TaskState::Ready => (Verdict::Runs, "it has not begun".to_owned()),
+    }
+}
+
+/// Says what decides whether a half-done task continues.
+fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
+    format!(
+        "on {what}: if that is unchanged it continues ({}), else it begins anew",
+        at_work(state, status)
+    )
+}
+
+/// Returns the prospect of a task that is no longer in the configuration.
+fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let open: Vec<_> = open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
+    let state = status.state.as_str();
+    let becomes = match (open.as_slice(), status.state.is_end()) {
+        ([], true) => format!("it stays recorded as {state}"),
+        ([], false) => "it is dropped".to_owned(),
+        ([one], _) => format!("agent `{one}` is cancelled"),
+        ([one, _], _) => format!("agent `{one}` is cancelled with 1 child"),
+        ([one, more @ ..], _) => {
+            format!("agent `{one}` is cancelled with {} children", more.len())
+        }
+    };
+    let why = format!("it is no longer in the file: {becomes}");
+    Prospect { task: name.clone(), verdict: Verdict::Removed, why }
+}
+
+/// Says how far the agent of a half-done task has come.
+fn at_work(state: &RunState, status: &TaskStatus) -> String {
+    let Some(id) = &status.agent else { return "it is at work".to_owned() };
+    match state.agents().get(id) {
+        Some(agent) if agent.outcome.is_some() => format!("agent `{id}` has ended"),
+        Some(agent) => format!("agent `{id}` is in turn {}", agent.turn),
+        None => format!("agent `{id}` begins"),
+    }
+}
+
+/// Returns the prospects of a run that resumes with the configuration `now` in place of the
+/// recorded one: in the order of its plan, then the removed tasks. Blocks.
+///
+/// # Errors
+/// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what was
+/// recorded.
+pub fn accepting(
+    dir: &RunDir,
+    state: &RunState,
+    before: &Config,
+    now: &Config,
+) -> Result<Vec<Prospect>, StartError> {
+    let Some(created) = state.created() else { return Ok(Vec::new()) };
+    let plan = changed_plan(created, before, now)?;
+    let commands = commands::under_way(dir, state, |task| asks(Some(now), task))?;
+    let accepted = accept(state, now, &plan)?;
+    let foreseen = foresee(dir, accepted, plan.clone(), now, created, Map::new(), &commands)?;
+    let words = Words { run: created.run, results: dir.results(), state, before, now, foreseen };
+    let then = words.look_back();
+    let in_order = plan.tasks().iter().enumerate().map(|(place, task)| {
+        let (verdict, why) = words.of_task(place, task, commands.get(&task.name), &then);
+        Prospect { task: task.name.clone(), verdict, why }
+    });
+    let is_gone = |(name, _): &(&Name, &TaskStatus)| {
+        plan.task(*name).is_none() && name.of_instance().is_none()
+    };
+    let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
+    Ok(in_order.chain(gone).collect())
+}
+
+/// Returns the state of the run once it is opened with another configuration.
+fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, StartError> {
+    Ok(Reopening::Accepting(Box::new(accepted(now, plan))).state_after(state)?)
+}
+
+/// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
+fn foresee(
+    dir: &RunDir,
+    state: RunState,
+    plan: Plan,
+    config: &Config,
+    created: &RunCreated,
+    outputs: Map<String, Value>,
+    commands: &BTreeMap<Name, Command>,
+) -> Result<Forecast, StartError> {
+    let settings = machine_settings((created.run, dir), plan, config, created.into());
+    // A forecast needs no more of an agent that has not ended than that it exists.
+    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+    let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
+    let ends = state.agents().iter().filter_map(|(id, agent)| {
+        let failure = commands.get(&agent.task)?.fate().err()?;
+        Some((id.clone(), Outcome::Failed { failure, partial: None }))
+    });
+    let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
+    let (answers, cancelled, given_up) = (Vec::new(), None, None);
+    let start = Start { state, left, outputs, answers, cancelled, given_up, seed: 0 };
+    let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
+    Ok(forecast::forecast(settings, start, now, &mut eyes)?)
+}
+
+/// Reads for a forecast what it needs from the run directory.
+struct Eyes {
+    results: PathBuf,
+    /// The agents whose end is certain, because their command has failed or was interrupted.
+    ends: HashMap<AgentId, Outcome>,
+}
+
+impl Lookup for Eyes {
+    type Error = JournalError;
+
+    fn value(
+        &mut self,
+        task: &TaskSpec,
+        output: &Output,
+    ) -> Result<Result<Value, Failure>, JournalError> {
+        Ok(task.read(&store::whole_text(&self.results, output)?))
+    }
+
+    fn outcome(&mut self, agent: &AgentId) -> Option<Outcome> {
+        self.ends.remove(agent)
+    }
+}
+
+/// A forecast, and what is needed to explain it.
+struct Words<'a> {
+    run: RunId,
+    results: PathBuf,
+    state: &'a RunState,
+    before: &'a Config,
+    now: &'a Config,
+    foreseen: Forecast,
+}
+
+impl Words<'_> {
+    /// Returns the values that templates had for the tasks that have ended. A task whose output is
+    /// lost is left out: that does not prevent the task from running again.
+    fn look_back(&self) -> BTreeMap<String, Known> {
+        let mut then = BTreeMap::new();
+        for task in &self.before.tasks {
+            let Some(status) = self.state.task(&task.name).filter(|s| s.state.is_end()) else {
+                continue;
+            };
+            let text = status.output.as_ref().map(|o| store::whole_text(&self.results, o));
+            let Ok(text) = text.transpose() else { continue };
+            let value = text.and_then(|text| task.output_format().parse(&text).ok());
+            let value = scope::value_of(task, Known::of(&value.unwrap_or_default()));
+            let partial = self.state.partial(status);
+            let value = scope::ended(status, &value, partial, Some(&self.results));
+            then.insert(task.name.to_string(), value);
+        }
+        then
+    }
+
+    /// Returns the verdict on a task of the new plan, and why.
+    fn of_task(
+        &self,
+        place: usize,
+        task: &TaskSpec,
+        command: Option<&Command>,
+        then: &BTreeMap<String, Known>,
+    ) -> (Verdict, String) {
+        let Some(status) = self.foreseen.state().task(&task.name) else {
+            return (Verdict::Runs, "it is new".to_owned());
+        };
+        if let Some(program) = self.foreseen.begins.get(&place) {
+            return (Verdict::Runs, self.why_anew(task, program, then));
+        }
+        match status.state {
+            TaskState::Reused => {
+                let why = "nothing that it was made from has changed";
+                (Verdict::Reused, why.to_owned())
+            }
+            TaskState::Running => self.goes_on(status, command),
+            TaskState::Pending | TaskState::Ready => self.depends(task),
+            TaskState::Skipped if status.because.is_none() => {
+                (Verdict::Stays, status.reason.clone().unwrap_or_default())
+            }
+            TaskState::Completed
+            | TaskState::Failed
+            | TaskState::Skipped
+            | TaskState::Cancelled
+            | TaskState::Waiting => {
+                let fallback = || (Verdict::Stays, status.reason.clone().unwrap_or_default());
+                changes(status, command).unwrap_or_else(fallback)
+            }
+        }
+    }
+
+    fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (Verdict, String) {
+        if let Some(Ok(told)) = command.map(Command::fate) {
+            return (Verdict::GoesOn, told.to_owned());
+        }
+        let with = match self.before.compaction == self.now.compaction {
+            true => "",
+            false => ", from here on with the changed [compaction]",
+        };
+        (Verdict::GoesOn, at_work(self.state, status) + with)
+    }
+
+    /// Says why a task begins anew, once its dependencies are known.
+    fn why_anew(
+        &self,
+        task: &TaskSpec,
+        program: &Program,
+        then: &BTreeMap<String, Known>,
+    ) -> String {
+        let Some(status) = self.state.task(&task.name) else { return "it is new".to_owned() };
+        match status.state {
+            TaskState::Pending | TaskState::Ready => "it has not begun".to_owned(),
+            TaskState::Waiting | TaskState::Failed => "it failed".to_owned(),
+            TaskState::Skipped => "it was skipped".to_owned(),
+            TaskState::Cancelled => "it was cancelled".to_owned(),
+            TaskState::Running | TaskState::Completed | TaskState::Reused => {
+                self.what_changed(task, &content(self.now, task, program), then)
+            }
+        }
+    }
+
+    /// Returns the verdict on a task that still needs the output of another.
+    fn depends(&self, task: &TaskSpec) -> (Verdict, String) {
+        let is_open = |name: &&Name| self.foreseen.state().standing(name) == Standing::Open;
+        let Some(on) = task.depends_on.iter().find(is_open) else {
+            return (Verdict::Runs, "it has not begun".to_owned());
+        };
+        let what = format!("the output of `{on}`");
+        match self.state.task(&task.name) {
+            Some(status) if is_half_done(status) => {
+                (Verdict::Depends, going_on(self.state, status, &what))
+            }
+            Some(status) if status.result().is_some() => {
+                let why =
+                    format!("on {what}: if that is unchanged its result is reused, else it runs");
+                (Verdict::Depends, why)
+            }
+            Some(_) | None => (Verdict::Runs, format!("it waits for `{on}`")),
+        }
+    }
+
+    /// Names the parts in which a task's content differs from the recorded one.
+    fn what_changed(
+        &self,
+        task: &TaskSpec,
+        now: &Content<'_>,
+        then: &BTreeMap<String, Known>,
+    ) -> String {
+        let before = self.before.tasks.iter().find(|before| before.name == task.name);
+        let Config { name: workflow, inputs, .. } = self.before;
+        let inputs = &Inputs::new(inputs.clone());
+        let scope = Scope { run: self.run, workflow, inputs, ended: then, item: None };
+        let program = before.and_then(|task| scope.program(task).ok());
+        let differences = match (before, &program) {
+            (Some(task), Some(program)) => content(self.before, task, program).differences(now),
+            _ => Vec::new(),
+        };
+        let part = |path: String| match path.strip_prefix("program.") {
+            // `program.model.prompt` is the prompt.
+            Some(rest) => rest.split_once('.').map_or(rest, |(_, part)| part).to_owned(),
+            None => path,
+        };
+        let parts: Vec<_> = differences.into_iter().map(part).collect();
+        match parts.is_empty() {
+            true => "what it is made from has changed".to_owned(),
+            false => format!("changed: {}", parts.join(", ")),
+        }
+    }
+}
+
+/// Returns true if the task has an attempt in progress that may continue.
+fn is_half_done(status: &TaskStatus) -> bool {
+    status.state == TaskState::Running || status.is_held()
+}
+
+fn content<'a>(config: &'a Config, task: &'a TaskSpec, program: &'a Program) -> Content<'a> {
+    let (agent, model) = (|n: &Name| config.agents.get(n), |n: &Name| config.models.get(n));
+    Content::of(program, task, &config.env, agent, model)
+}
+
+/// Returns the plan of a run whose configuration changes: all tasks if the run had all, else those
+/// of its tasks that still exist.
+pub(super) fn changed_plan(
+    created: &RunCreated,
+    before: &Config,
+    now: &Config,
+) -> Result<Plan, StartError> {
+    let mut tasks: Vec<_> = created.tasks.iter().map(|task| task.name.to_string()).collect();
+    if tasks.len() == before.tasks.len() {
+        tasks.clear();
+    } else {
+        tasks.retain(|task| now.tasks.iter().any(|left| left.name.as_str() == task));
+    }
+    plan_of(now, &Options { tasks, ..Options::default() })
+}

@@ -1,0 +1,111 @@
+//! The handle by which a process steers a run that it drives: cancels, compacts, answers, interrupts.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::FutureExt;
+use ractor::ActorRef;
+
+use crate::actor::mail::SupervisorMsg;
+use crate::actor::pulse::Busy;
+use crate::actor::services::Services;
+use crate::id::AgentId;
+use crate::run_machine::CancelTarget;
+use crate::turn::question::{PersonsAnswer, Verdict};
+
+/// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
+///
+/// ```no_run
+/// # use callsheet_engine::run as callsheet;
+/// # async fn example(run: callsheet::Run) {
+/// use callsheet::CancelTarget;
+///
+/// let remote = run.remote();
+/// let found = remote.cancel(CancelTarget::Run, "out of time").await;
+/// assert!(found);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Remote {
+    supervisor: ActorRef<SupervisorMsg>,
+    services: Arc<Services>,
+    /// The number of the next request.
+    requests: Arc<AtomicU64>,
+}
+
+impl Remote {
+    pub(super) fn new(supervisor: ActorRef<SupervisorMsg>, services: Arc<Services>) -> Self {
+        Self { supervisor, services, requests: Arc::default() }
+    }
+
+    pub(super) fn actors(&self) -> (ActorRef<SupervisorMsg>, Arc<Services>) {
+        (self.supervisor.clone(), self.services.clone())
+    }
+
+    /// Stops the run, a task, or an agent with its children. Returns false if there is no such
+    /// target.
+    pub async fn cancel(&self, target: CancelTarget, reason: &str) -> bool {
+        let reason = reason.to_owned();
+        self.ask(|request| SupervisorMsg::Cancel { request, target, reason }).await
+    }
+
+    /// Asks an agent to compact at its next turn boundary. Returns false if the agent is not at
+    /// work.
+    pub async fn compact(&self, agent: AgentId, focus: Option<String>) -> bool {
+        self.ask(|request| SupervisorMsg::Compact { request, agent, focus }).await
+    }
+
+    /// Answers a question of the run. Returns `None` if the supervisor is gone.
+    pub async fn answer(&self, answer: PersonsAnswer) -> Option<Verdict> {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut verdict = pin!(self.services.verdicts.expect(request).wait());
+        let message = SupervisorMsg::Answer { request: Some(request), answer };
+        self.supervisor.send_message(message).ok()?;
+        tokio::select! {
+            verdict = &mut verdict => verdict,
+            () = self.supervisor_gone() => verdict.now_or_never().flatten(),
+        }
+    }
+
+    /// Sends a request to the supervisor and waits for its answer. Returns false if it is gone.
+    async fn ask(&self, question: impl FnOnce(u64) -> SupervisorMsg) -> bool {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut answer = pin!(self.services.requests.expect(request).wait());
+        if self.supervisor.send_message(question(request)).is_err() {
+            return false;
+        }
+        let answered = tokio::select! {
+            answer = &mut answer => answer,
+            // A supervisor that has ended sends no answer, but it may have sent one just before: a
+            // cancellation can be the last thing that it does.
+            () = self.supervisor_gone() => answer.now_or_never().flatten(),
+        };
+        answered.unwrap_or(false)
+    }
+
+    /// Returns with what the supervisor of the run is busy, and for how long; `None` if it waits for mail.
+    #[must_use]
+    pub fn busy(&self) -> Option<Busy> {
+        self.services.pulse.busy()
+    }
+
+    /// Returns the longest that the supervisor of the run was busy with one thing.
+    #[must_use]
+    pub fn longest(&self) -> Option<Busy> {
+        self.services.pulse.longest()
+    }
+
+    async fn supervisor_gone(&self) {
+        // The wait fails only when the actor is gone already.
+        let _ = self.supervisor.wait(None).await;
+    }
+
+    /// Stops the run so that it can be resumed: nothing new begins, and running calls get the grace
+    /// period to end.
+    pub fn interrupt(&self, reason: &str) {
+        let reason = reason.to_owned();
+        // A run that is over needs no interruption.
+        let _ = self.supervisor.send_message(SupervisorMsg::Interrupt { reason });
+    }
+}

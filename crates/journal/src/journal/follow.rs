@@ -1,0 +1,226 @@
+//! Follows a journal that is still growing, from any process.
+//!
+//! New records are noticed by the file's size and modification time. The lock of the run tells if a
+//! process still writes it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use crate::event::{Event, SharedRecord};
+use crate::journal::JournalError;
+use crate::journal::file::RunDir;
+use crate::journal::line::Position;
+use crate::journal::reader::Reader;
+use crate::journal::refusal::{Refusal, Why};
+
+/// The first pause at the end of the file: short enough to feel immediate.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The longest pause, reached after some time without new records: five checks a second cost
+/// nothing that can be measured.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// Reads a run's records to the end of the journal, and then new ones as they are written.
+///
+/// ```no_run
+/// # mod callsheet { pub use callsheet_journal::journal::{JournalError, follow::Follower}; pub use callsheet_machines::event::Event; }
+/// # async fn example(mut events: callsheet::Follower) -> Result<(), callsheet::JournalError> {
+/// use callsheet::Event;
+///
+/// // `let mut events = run.follow()?;`
+/// while let Some(record) = events.next().await? {
+///     if let Event::TaskCompleted(_) = &record.event {
+///         println!("{:?} is done", record.task);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Follower {
+    dir: RunDir,
+    reader: Reader,
+    ready: VecDeque<SharedRecord>,
+    /// The state of the run according to the last record read.
+    phase: Phase,
+    pause: Duration,
+    /// Size and modification time of the file when the last read found no whole batch.
+    looked_at: Option<(u64, SystemTime)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Paused,
+    Completed,
+}
+
+impl Follower {
+    /// Follows a run from its first record.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be opened.
+    pub fn new(dir: RunDir) -> Result<Self, JournalError> {
+        Self::open_at(dir, Position::START)
+    }
+
+    /// Follows a run from the end of a batch.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be opened.
+    pub fn open_at(dir: RunDir, at: Position) -> Result<Self, JournalError> {
+        let reader = Reader::open_at(&dir.journal(), at)?;
+        Ok(Self {
+            dir,
+            reader,
+            ready: VecDeque::new(),
+            // Who has read everything so far may have read the end: its lock is checked at once.
+            phase: if at == Position::START { Phase::Running } else { Phase::Paused },
+            pause: SHORTEST,
+            looked_at: None,
+        })
+    }
+
+    /// Returns the next record as soon as there is one, or `None` once the run has completed or no
+    /// process holds it any more. Dropping the future loses no record.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read or is damaged.
+    pub async fn next(&mut self) -> Result<Option<SharedRecord>, JournalError> {
+        loop {
+            if let Some(record) = self.next_ready()? {
+                return Ok(Some(record));
+            }
+            if self.has_ended()? {
+                return self.next_ready();
+            }
+            tokio::time::sleep(self.pause).await;
+            self.pause = (self.pause * 2).min(LONGEST);
+        }
+    }
+
+    /// Returns the next record that can be read without waiting, or `None` at the end of the
+    /// journal.
+    ///
+    /// # Errors
+    /// Returns an error if the journal cannot be read or is damaged.
+    pub fn next_ready(&mut self) -> Result<Option<SharedRecord>, JournalError> {
+        while self.ready.is_empty() {
+            if !self.read()? {
+                return Ok(None);
+            }
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    /// Reads the next batch into `ready`. Skips the read if the file is unchanged since the last
+    /// read found none. Returns false if there is no new batch.
+    fn read(&mut self) -> Result<bool, JournalError> {
+        let io = JournalError::read;
+        let file = self.reader.file().metadata().map_err(io)?;
+        let looks = (file.len(), file.modified().map_err(io)?);
+        let at = self.reader.position();
+        if file.len() == at.offset || self.looked_at == Some(looks) {
+            return Ok(false);
+        }
+        if file.len() < at.offset {
+            return Err(Refusal::at(at, Why::Gone).into());
+        }
+        let Some(records) = self.reader.next_batch()? else {
+            self.looked_at = Some(looks);
+            return Ok(false);
+        };
+        for record in &records {
+            self.phase = match record.event {
+                Event::RunCompleted(_) => Phase::Completed,
+                Event::RunPaused(_) => Phase::Paused,
+                _ => Phase::Running,
+            };
+        }
+        self.ready.extend(records);
+        self.pause = SHORTEST;
+        self.looked_at = None;
+        Ok(true)
+    }
+
+    /// Returns true if no more records will come. After it found the lock free it reads once more,
+    /// because the last holder may have written in between.
+    fn has_ended(&mut self) -> Result<bool, JournalError> {
+        match self.phase {
+            Phase::Completed => return Ok(true),
+            // Opening the lock file at each check is wasteful while records come: a live run's lock
+            // is checked only after some time without new ones.
+            Phase::Running if self.pause < LONGEST => return Ok(false),
+            Phase::Running | Phase::Paused => {}
+        }
+        Ok(!self.dir.is_live() && !self.read()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::event::{Draft, RunPaused};
+    use crate::journal::testing::turn;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_follower_sees_everything_that_a_writer_writes() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let followed = tokio::spawn({
+            let mut follower = Follower::new(dir.clone()).unwrap();
+            async move {
+                let mut seen = Vec::new();
+                while let Some(record) = follower.next().await.unwrap() {
+                    seen.push(record);
+                }
+                seen
+            }
+        });
+        let writers = (0..8u32).map(|writer| {
+            let journal = journal.clone();
+            tokio::spawn(async move {
+                let agent = format!("agent-{writer}");
+                for number in 0..100 {
+                    let drafts = (0..=number % 3).map(|_| turn(&agent, number)).collect();
+                    journal.append(drafts).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        let paused = RunPaused { reason: "the test ends".to_owned(), cause: Default::default() };
+        journal.append(vec![Draft::run(paused)]).await.unwrap();
+        journal.close().await;
+        drop(owned);
+        let seen = followed.await.unwrap();
+        let last = *journal.committed().borrow();
+        assert_eq!(last, 8 * (34 + 33 * 2 + 33 * 3) + 1);
+        let numbers = seen.iter().map(|record| record.seq).collect::<Vec<_>>();
+        assert_eq!(numbers, (1..=last).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_run_whose_owner_died_ends_and_a_torn_end_is_not_shown() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let made = journal.append(vec![turn("a", 1)]).await.unwrap();
+        journal.close().await;
+        drop(owned);
+        let mut bytes = std::fs::read(dir.journal()).unwrap();
+        let half = bytes[..bytes.len() / 2].to_vec();
+        bytes.extend_from_slice(&half);
+        std::fs::write(dir.journal(), bytes).unwrap();
+        let mut follower = Follower::new(dir).unwrap();
+        assert_eq!(follower.next().await, Ok(Some(Arc::clone(&made[0]))));
+        assert_eq!(follower.next().await, Ok(None));
+        assert_eq!(follower.next().await, Ok(None));
+    }
+}
