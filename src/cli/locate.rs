@@ -126,13 +126,13 @@ impl Project {
     }
 
     /// Returns all run directories, the newest first: their ids sort by time. None is a link, and none lies behind
-    /// one: it may lead to the records of another project.
+    /// one: it may lead to the records of another project. What is no folder is no run.
     pub(super) fn runs(&self) -> Vec<RunDir> {
         let entries = self.entries().ok().flatten();
         let names = entries.into_iter().flatten().flatten();
         let mut paths: Vec<_> = names
             .filter(|entry| RunId::parse(&entry.file_name().to_string_lossy()).is_some())
-            .filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()))
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
             .map(|entry| entry.path())
             .collect();
         paths.sort_unstable_by(|a, b| b.cmp(a));

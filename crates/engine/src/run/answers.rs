@@ -34,7 +34,8 @@ pub struct LeftAnswer {
 /// # Errors
 /// Returns an error if the file cannot be made.
 pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> {
-    let folder = folder(dir);
+    dir.refuse_unsafe().map_err(|error| io::Error::other(error.to_string()))?;
+    let folder = dir.answers();
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
@@ -42,8 +43,13 @@ pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> 
     }
     let path = file(dir, &left.answer.id)?;
     let written = path.with_extension(format!("{}.new", std::process::id()));
+    // A process of this number left it half-written and is gone.
+    match fs::remove_file(&written) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut new = OpenOptions::new();
-    let mut new = new.write(true).create(true).truncate(true).mode(0o600).open(&written)?;
+    let mut new = new.write(true).create_new(true).mode(0o600).open(&written)?;
     disk::write_all(&mut new, serde_json::to_string(left)?.as_bytes())?;
     disk::sync(&new)?;
     // A link is made only if the name is free, and the file it names is complete.
@@ -79,7 +85,7 @@ pub fn remove(dir: &RunDir, id: &str) -> io::Result<()> {
 /// Returns the answers that were left for the open questions of a run, and removes those that
 /// nobody waits for any more. The caller holds the run.
 pub(super) fn take_up(dir: &RunDir, state: &RunState) -> Vec<PersonsAnswer> {
-    let entries = fs::read_dir(folder(dir)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(dir.answers()).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.path();
@@ -105,14 +111,10 @@ pub(super) fn take_up(dir: &RunDir, state: &RunState) -> Vec<PersonsAnswer> {
     found.into_iter().map(|left| left.answer).collect()
 }
 
-fn folder(dir: &RunDir) -> PathBuf {
-    dir.path().join("answers")
-}
-
 fn file(dir: &RunDir, id: &str) -> io::Result<PathBuf> {
     let is_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     match is_id {
-        true => Ok(folder(dir).join(format!("{id}.json"))),
+        true => Ok(dir.answers().join(format!("{id}.json"))),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "not the id of a question")),
     }
 }

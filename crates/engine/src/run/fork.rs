@@ -169,6 +169,7 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
 /// Links the stored results into the new run. They are named by their content and never change, so
 /// the runs can share them.
 pub(super) fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
+    from.refuse_unsafe().map_err(|error| io::Error::other(error.to_string()))?;
     for entry in fs::read_dir(from.results())? {
         let entry = entry?;
         // A file whose name is not a hash is still being written.

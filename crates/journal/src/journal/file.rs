@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,6 +105,12 @@ impl RunDir {
         self.path.join("reserve")
     }
 
+    /// Returns the folder of the answers that were left while no process drove the run.
+    #[must_use]
+    pub fn answers(&self) -> PathBuf {
+        self.path.join("answers")
+    }
+
     /// Returns the path of the lock file.
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {
@@ -120,7 +126,7 @@ impl RunDir {
             let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared);
             locked == Err(rustix::io::Errno::WOULDBLOCK)
         };
-        is_held(File::open(&self.path)) || is_held(disk::open(&self.lock_file()))
+        is_held(open_directory(&self.path)) || is_held(disk::open(&self.lock_file()))
     }
 
     /// Makes the directory of a new run, with an empty journal, and takes its lock. When this
@@ -186,11 +192,27 @@ impl RunDir {
             let reason = io::Error::other("it is a link; name the folder itself (`state.dir`)");
             return Err(JournalError::cannot("open", above, &reason));
         }
-        for inner in [self.agents(), self.results(), self.spool(), self.snapshots()] {
+        for inner in [self.agents(), self.results(), self.spool(), self.snapshots(), self.answers()]
+        {
             open(&inner)?;
         }
         let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
-        open(&self.path)?.ok_or_else(missing)
+        let folder = open(&self.path)?.ok_or_else(missing)?;
+        for inner in
+            [self.path.clone(), self.agents(), self.results(), self.snapshots(), self.answers()]
+        {
+            refuse_odd(&inner)?;
+        }
+        Ok(folder)
+    }
+
+    /// Looks at the directory before anything in it is written, removed, copied or believed.
+    ///
+    /// # Errors
+    /// Returns an error if the directory is of another user, or if something in it is neither a file nor a
+    /// folder: a link leads elsewhere, and a pipe never ends.
+    pub fn refuse_unsafe(&self) -> Result<(), JournalError> {
+        self.open_folders().map(drop)
     }
 
     /// Locks the directory, which cannot be removed while it holds a journal, and then the lock file: it
@@ -214,6 +236,32 @@ impl RunDir {
         emptied.and_then(|()| disk::write_all(&mut file, holder.as_bytes())).map_err(io)?;
         Ok(OwnedRun { dir: self.clone(), lock: Arc::new((folder, file)) })
     }
+}
+
+/// Opens a folder, and nothing else: opening a pipe would wait for a writer.
+fn open_directory(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty()).map(File::from)?)
+}
+
+/// Returns an error if something in the folder is neither a file, a folder nor a socket.
+fn refuse_odd(folder: &Path) -> Result<(), JournalError> {
+    let cannot = |path: &Path, error: &io::Error| JournalError::cannot("open", path, error);
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| cannot(folder, &error))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| cannot(folder, &error))?;
+        let kind = entry.file_type().map_err(|error| cannot(&entry.path(), &error))?;
+        if !(kind.is_file() || kind.is_dir() || kind.is_socket()) {
+            let what = if kind.is_symlink() { "a link" } else { "a pipe or a device" };
+            let reason = format!("it is {what}, and records have none; remove it");
+            let reason = io::Error::new(io::ErrorKind::InvalidInput, reason);
+            return Err(cannot(&entry.path(), &reason));
+        }
+    }
+    Ok(())
 }
 
 /// Opens a folder of a run that is about to be written. `None` if there is none.

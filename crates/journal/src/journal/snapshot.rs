@@ -143,15 +143,20 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let text = seal(snapshot)?;
     let folder = dir.snapshots();
     let (path, scratch) = (folder.join(format!("{}.json", snapshot.at.seq)), folder.join("new"));
+    // One that a death left is not written through: it may be a link.
+    match fs::remove_file(&scratch) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&scratch)?;
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&scratch)?;
     let (half, rest) = text.as_bytes().split_at(text.len() / 2);
     let written = disk::write_all(&mut file, half);
     crash::pass(Point::HalfSnapshot);
     let written = written.and_then(|()| disk::write_all(&mut file, rest));
     let written = written.and_then(|()| fs::rename(&scratch, path));
     if written.is_err() {
-        // A scratch file that stays only takes space, until the next snapshot overwrites it.
+        // A scratch file that stays only takes space, until the next snapshot removes it.
         let _ = fs::remove_file(&scratch);
     }
     written?;
