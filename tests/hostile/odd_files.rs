@@ -208,6 +208,60 @@ fn a_run_whose_folders_lead_elsewhere_touches_nothing_there() {
 }
 
 #[test]
+fn no_verb_writes_removes_or_takes_anything_through_a_link_in_the_records() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let aside = desk.path().join("aside");
+    copy(&run, &aside);
+    let outside = desk.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    let canaries = [outside.join("settings.json"), outside.join("ab")];
+    for canary in &canaries {
+        fs::write(canary, "canary").expect("a file");
+    }
+    let names =
+        ["snapshots/new", "answers", "answers/1.2.new", "results/ab", "agents/one.log", "started"];
+    let verbs: [&[&str]; 4] = [
+        &["resume", "desk"],
+        &["resume", "desk", "--truncate-at", "5"],
+        &["rebuild", "desk"],
+        &["fork", "desk@5"],
+    ];
+    for name in names {
+        for verb in verbs {
+            fs::remove_dir_all(&run).expect("removed");
+            copy(&aside, &run);
+            let (path, is_folder) = (run.join(name), name == "answers");
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            let _ = fs::remove_file(&path);
+            symlink(if is_folder { &outside } else { &canaries[0] }, &path).expect("a link");
+            let done = desk.call(verb);
+            assert_ne!(done.code, 0, "{name}: {verb:?}: {}", done.err);
+            assert!(done.err.contains("it is a link"), "{name}: {verb:?}: {}", done.err);
+            for canary in &canaries {
+                assert_eq!(
+                    fs::read_to_string(canary).ok().as_deref(),
+                    Some("canary"),
+                    "{name}: {verb:?}"
+                );
+            }
+            assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 2, "{name}: {verb:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_is_named_like_a_run_is_none() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    pipe(&run.with_file_name("0fffffff-9168-7131-9669-04c9ebaadfe3"));
+    for verb in [&["ps", "-a"][..], &["show"], &["report"], &["cost"], &["tail"]] {
+        let done = bounded(&desk, verb);
+        assert_eq!(done.code, 0, "{verb:?}: {}", done.err);
+    }
+}
+
+#[test]
 fn runs_that_cannot_be_listed_are_not_said_to_be_none() {
     let desk = Desk::offline("[tasks.a]\nrun = 'true'\n", "");
     for call in [&["ps"][..], &["pending"], &["resume", "--all"]] {
