@@ -197,6 +197,8 @@ fn left(
         return Ok(Some(Given::Over { at_ms: until }));
     }
     let dir = &pending.dir;
+    // What is odd stays so: trying again would only keep a person waiting.
+    dir.refuse_unsafe().map_err(|error| Unreached::Owner(error.to_string()))?;
     match answers::leave(dir, &LeftAnswer { answer: answer.clone(), at_ms: now }) {
         Ok(Some(first)) if first.answer.by != answer.by => {
             let LeftAnswer { answer: PersonsAnswer { by, allowed, .. }, at_ms } = first;

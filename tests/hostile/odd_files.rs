@@ -251,6 +251,42 @@ fn no_verb_writes_removes_or_takes_anything_through_a_link_in_the_records() {
 }
 
 #[test]
+fn an_answer_to_a_run_with_a_link_is_refused_at_once() {
+    let desk = Desk::commands("[tasks.gate.approval]\nmessage = 'Publish?'\n");
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let question = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    let outside = desk.path().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    let answers = desk.runs().pop().expect("a run").join("answers");
+    let _ = fs::remove_dir_all(&answers);
+    symlink(&outside, &answers).expect("a link");
+    let began = std::time::Instant::now();
+    let done = desk.call(&["approve", &question]);
+    assert!(done.code == 1 && done.err.contains("it is a link"), "{}", done.err);
+    // A process that does not answer is waited for, for half a minute.
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+    assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_run_of_another_user_is_not_taken_from() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    // Without results there is nothing to link, and still the records would be believed.
+    fs::remove_dir_all(run.join("results")).expect("removed");
+    std::os::unix::fs::chown(&run, Some(1002), None).expect("root");
+    for verb in [&["fork", "desk@5"][..], &["resume", "desk"], &["run", "--reuse"]] {
+        let done = desk.call(verb);
+        assert_ne!(done.code, 0, "{verb:?}: {}", done.err);
+        assert!(done.err.contains("belongs to user 1002"), "{verb:?}: {}", done.err);
+    }
+    assert_eq!(desk.runs().len(), 1, "none was made");
+}
+
+#[test]
 fn a_pipe_that_is_named_like_a_run_is_none() {
     let desk = killed();
     let run: PathBuf = desk.runs().pop().expect("a run");

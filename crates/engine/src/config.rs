@@ -72,9 +72,7 @@ pub use self::prices::PriceSource;
 pub(crate) use self::proposal::wanted_of;
 pub use self::providers::{ProviderKind, ProviderSpec};
 pub use self::recorded::as_toml;
-pub use self::reference::diagnostic_codes;
-pub use self::reference::reference;
-
+pub use self::reference::{diagnostic_codes, reference};
 pub use self::sources::{Missing, Outside, ProposedPlan, Sources};
 pub use self::state::{records_outside, state_dir};
 pub use self::templates::{RUN_FIELDS, TASK_FIELDS};

@@ -208,6 +208,7 @@ impl Run {
         let reuse = options.reuse.clone();
         let opening = blocking(move || {
             if let Some(from) = &reuse {
+                from.refuse_unsafe()?;
                 let (state, read) = snapshot::fold(from, |_| {});
                 read?;
                 created.earlier = state.reusable_results();

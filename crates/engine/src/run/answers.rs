@@ -29,12 +29,12 @@ pub struct LeftAnswer {
 }
 
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
-/// then that one stays. When this returns, the answer survives a power cut.
+/// then that one stays. When this returns, the answer survives a power cut. The caller has looked at the
+/// directory ([`RunDir::refuse_unsafe`]).
 ///
 /// # Errors
 /// Returns an error if the file cannot be made.
 pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> {
-    dir.refuse_unsafe().map_err(|error| io::Error::other(error.to_string()))?;
     let folder = dir.answers();
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),

@@ -64,6 +64,7 @@ pub fn fork(
     overrides: BTreeMap<String, String>,
     sources: Sources,
 ) -> Result<StoppedRun, ForkError> {
+    from.refuse_unsafe()?;
     let (end, mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
     created.run = RunId::from(uuid::Uuid::now_v7());
@@ -166,10 +167,9 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     Ok(answers)
 }
 
-/// Links the stored results into the new run. They are named by their content and never change, so
+/// Links the stored results into the new run. The caller has looked at the old one ([`RunDir::refuse_unsafe`]). They are named by their content and never change, so
 /// the runs can share them.
 pub(super) fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
-    from.refuse_unsafe().map_err(|error| io::Error::other(error.to_string()))?;
     for entry in fs::read_dir(from.results())? {
         let entry = entry?;
         // A file whose name is not a hash is still being written.

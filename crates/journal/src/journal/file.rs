@@ -183,7 +183,8 @@ impl RunDir {
         self.lock()
     }
 
-    /// Opens the directory, and looks at the folders in it and the one above: none may be a link.
+    /// Opens the directory, and looks at the folder above and at everything in it but the files of its spool, which
+    /// the tools open themselves: nothing may be a link or a pipe.
     fn open_folders(&self) -> Result<File, JournalError> {
         let open = |path: &Path| {
             open_folder(path).map_err(|error| JournalError::cannot("open", path, &error))
@@ -196,14 +197,13 @@ impl RunDir {
         {
             open(&inner)?;
         }
-        let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
-        let folder = open(&self.path)?.ok_or_else(missing)?;
-        for inner in
+        for folder in
             [self.path.clone(), self.agents(), self.results(), self.snapshots(), self.answers()]
         {
-            refuse_odd(&inner)?;
+            refuse_odd(&folder)?;
         }
-        Ok(folder)
+        let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
+        open(&self.path)?.ok_or_else(missing)
     }
 
     /// Looks at the directory before anything in it is written, removed, copied or believed.
