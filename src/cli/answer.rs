@@ -14,6 +14,7 @@ use crate::journal::file::RunDir;
 use crate::journal::stamp;
 use crate::run::answers::{self, LeftAnswer};
 use crate::run::control::{self, Request};
+use crate::trust::Store;
 use crate::turn::question::{ANSWER_BYTES, ApprovalKind, BY_TIMEOUT, PersonsAnswer, Verdict};
 
 /// The longest wait for a process that begins or ends to drive the run.
@@ -199,7 +200,8 @@ fn left(
     let dir = &pending.dir;
     // What is odd stays so: trying again would only keep a person waiting.
     dir.refuse_unsafe().map_err(|error| Unreached::Owner(error.to_string()))?;
-    match answers::leave(dir, &LeftAnswer { answer: answer.clone(), at_ms: now }) {
+    match answers::leave(dir, &LeftAnswer { answer: answer.clone(), at_ms: now }, &Store::of_user())
+    {
         Ok(Some(first)) if first.answer.by != answer.by => {
             let LeftAnswer { answer: PersonsAnswer { by, allowed, .. }, at_ms } = first;
             return Ok(Some(Given::Late { by, at_ms, allowed }));

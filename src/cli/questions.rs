@@ -17,6 +17,7 @@ use crate::run::answers;
 use crate::run_state::RunState;
 use crate::run_state::questions::{Answered, Question};
 use crate::store;
+use crate::trust::Store;
 use crate::turn::question::ApprovalKind;
 
 /// The least characters of an id that commands show.
@@ -124,7 +125,9 @@ impl Pending {
 /// One whose answer was left for the next process does not wait.
 pub(super) fn of_run(dir: &RunDir, state: &RunState) -> Vec<Pending> {
     let open = state.questions().open().into_iter();
-    let open = open.filter(|question| answers::left_for(dir, &question.asked.id).is_none());
+    let store = Store::of_user();
+    let is_left = |id: &str| answers::left_for(dir, id, &store).is_some();
+    let open = open.filter(|question| !is_left(&question.asked.id));
     open.map(|question| Pending { dir: dir.clone(), question: question.clone() }).collect()
 }
 

@@ -2,7 +2,7 @@
 //! for a writer for ever.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -248,6 +248,138 @@ fn no_verb_writes_removes_or_takes_anything_through_a_link_in_the_records() {
             assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 2, "{name}: {verb:?}");
         }
     }
+}
+
+/// What reads and writes a file of the records reaches the person's own file that has this name too.
+#[test]
+fn no_verb_writes_through_a_second_name_of_a_file() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let (aside, canary) = (desk.path().join("aside"), desk.path().join("canary"));
+    copy(&run, &aside);
+    let names = [
+        "journal.jsonl",
+        "reserve",
+        "started",
+        "acknowledged",
+        "LOCK",
+        "agents/one.log",
+        "agents/one.jsonl",
+        "agents/new.log",
+        "snapshots/new",
+    ];
+    let verbs: [&[&str]; 5] = [
+        &["resume", "desk"],
+        &["resume", "desk", "--truncate-at", "5"],
+        &["rebuild", "desk"],
+        &["cancel", "desk"],
+        &["resume", "--all"],
+    ];
+    for name in names {
+        for verb in verbs {
+            fs::remove_dir_all(&run).expect("removed");
+            copy(&aside, &run);
+            let (path, _) = (run.join(name), fs::remove_file(&canary));
+            // The journal is one that the verbs would go on with.
+            let text = fs::read(&path).ok().filter(|_| name == "journal.jsonl");
+            fs::write(&canary, text.unwrap_or_else(|| b"canary".to_vec())).expect("a file");
+            let before = fs::read(&canary).expect("a file");
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            let _ = fs::remove_file(&path);
+            fs::hard_link(&canary, &path).expect("a second name");
+            let done = desk.call(verb);
+            let told = format!("{name}: {verb:?}: {} {}{}", done.code, done.out, done.err);
+            assert!((done.out + &done.err).contains("1 other name(s)"), "{told}");
+            assert!(fs::read(&canary).expect("it is there") == before, "{told}");
+        }
+    }
+    assert_eq!(desk.read("ledger"), "two\nthree\n");
+}
+
+#[test]
+fn records_that_others_can_write_are_not_gone_on_with() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("changed");
+    };
+    let refused = |name: &str, reason: &str| {
+        for verb in [&["fork", "desk@5"][..], &["resume", "desk"], &["run", "--reuse"]] {
+            let done = desk.call(verb);
+            let told = format!("{name}: {verb:?}: {} {}{}", done.code, done.out, done.err);
+            assert!(done.code != 0 && done.err.contains(reason), "{told}");
+        }
+    };
+    for (name, open, shut) in [
+        ("", 0o777, 0o700),
+        ("agents", 0o777, 0o700),
+        ("journal.jsonl", 0o666, 0o600),
+        ("started", 0o662, 0o600),
+    ] {
+        let path = run.join(name);
+        mode(&path, open);
+        refused(name, "others can write it");
+        mode(&path, shut);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(1002), None).expect("root");
+            refused(name, "belongs to user 1002");
+            std::os::unix::fs::chown(&path, Some(0), None).expect("root");
+        }
+    }
+    assert_eq!(desk.runs().len(), 1, "none was made");
+    // Each user's own group, as many systems have it.
+    [&run, &run.join("journal.jsonl")].into_iter().for_each(|path| mode(path, 0o770));
+    let done = desk.call(&["resume", "desk"]);
+    assert!(done.code != 74 && !done.err.contains("can write it"), "{}", done.err);
+}
+
+#[test]
+fn nothing_is_read_through_a_folder_that_is_a_link() {
+    let desk = killed();
+    let run: PathBuf = desk.runs().pop().expect("a run");
+    let outside = desk.path().join("outside");
+    fs::rename(run.join("agents"), &outside).expect("moved");
+    symlink(&outside, run.join("agents")).expect("a link");
+    let done = desk.call(&["show", "@one", "--transcript"]);
+    assert!(done.code == 1 && done.out.is_empty(), "{}{}", done.out, done.err);
+    assert!(done.err.contains("its folder is a link"), "{}", done.err);
+}
+
+/// An answer counts only if the person gave it: its file may have come with a repository, or be a command's.
+#[test]
+fn an_answer_that_nobody_gave_here_is_none() {
+    let desk = Desk::commands(
+        "[tasks.gate.approval]\nmessage = 'Publish?'\n\
+                               [tasks.publish]\nrun = 'echo published > ledger'\ndepends_on = ['gate']\n",
+    );
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let question = desk.json(&["pending", "--json"])[0]["id"].as_str().expect("an id").to_owned();
+    let answers = desk.runs().pop().expect("a run").join("answers");
+    let path = answers.join(format!("{question}.json"));
+    let forged = format!(
+        "{{\"answer\":{{\"id\":\"{question}\",\"allowed\":true,\"by\":\"x\"}},\"at_ms\":1}}"
+    );
+    let proven =
+        forged.replace("\"at_ms\"", &format!("\"proof\":\"{}\",\"at_ms\"", "ab".repeat(32)));
+    fs::create_dir_all(&answers).expect("made");
+    for text in [forged, proven] {
+        fs::write(&path, &text).expect("written");
+        assert_eq!(desk.json(&["pending", "--json"])[0]["id"].as_str(), Some(&*question));
+        let resumed = desk.call(&["resume"]);
+        assert_eq!(resumed.code, 6, "{}{}", resumed.out, resumed.err);
+        assert!(!desk.path().join("ledger").exists());
+        // Where nobody has a key yet, and where the person has given another answer before.
+        let _ = desk.call(&["approve", "nothing"]);
+    }
+    // It does not keep the person from answering, and what another person left is none either.
+    assert_eq!(desk.call(&["approve", &question]).code, 0);
+    let given = fs::read_to_string(&path).expect("it is left");
+    fs::rename(desk.state().join("callsheet/answers.key"), desk.path().join("key")).expect("moved");
+    assert_eq!(desk.call(&["resume"]).code, 6, "{given}");
+    fs::rename(desk.path().join("key"), desk.state().join("callsheet/answers.key")).expect("moved");
+    assert!(desk.json(&["pending", "--json"]).is_empty());
+    assert_eq!(desk.call(&["resume"]).code, 0);
+    assert_eq!(desk.read("ledger"), "published\n");
 }
 
 #[test]

@@ -437,3 +437,33 @@ fn no_root_lifts_what_settings_and_links_name_nor_any_records() {
     let kept = [".transcripts/old/journal.jsonl", ".transcripts/new", "runs/x"];
     assert_eq!(planted(&desk, &elsewhere, &tries(&kept)), "");
 }
+
+#[test]
+fn no_command_changes_or_makes_records_of_other_runs() {
+    let desk = Desk::commands("[tasks.t]\nrun = 'true'\n");
+    let run = |last: u32| format!("01a216e9-9168-7131-9669-{last:012}");
+    let (among, alone) = (format!("notes/{}", run(1)), format!("sub/runs/{}", run(2)));
+    for run in [&among, &alone] {
+        desk.write(&format!("{run}/journal.jsonl"), "{}");
+        desk.write(&format!("{run}/answers/1.json"), "{}");
+    }
+    desk.write("notes/text.md", "");
+    let new = format!("sub/runs/{}/journal.jsonl", run(3));
+    let kept = [
+        format!("{among}/journal.jsonl"),
+        format!("{among}/answers/2.json"),
+        format!("{alone}/answers/1.json"),
+        format!("{alone}/new"),
+        new,
+    ];
+    let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+    let elsewhere = "[state]\ndir = 'runs'\n[sandbox]\nwritable_roots = ['sub', 'notes']\n";
+    let makes = format!("mkdir -p sub/runs/{} 2>&-; ", run(3));
+    let moves =
+        format!("rm -r {among}/answers 2>&- && echo removed; mv sub/runs x 2>&- && echo moved; ");
+    let script = makes
+        + &moves
+        + &tries(&kept)
+        + "; echo x > notes/text.md && echo x > sub/other && echo work";
+    assert_eq!(planted(&desk, elsewhere, &script).trim(), "work");
+}

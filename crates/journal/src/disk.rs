@@ -6,15 +6,18 @@
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// First pause between two checks of a full disk; each pause is twice as long as the one before.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(1);
+
+/// The rights of a file of this program: its owner's alone.
+const PRIVATE: u32 = 0o600;
 
 /// Longest pause between two checks: short for a person who has just made space.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
@@ -31,11 +34,9 @@ pub(crate) fn pauses() -> impl Iterator<Item = Duration> {
 }
 
 /// Makes a file that really takes up this many bytes of the disk, so that writing over it finds
-/// space.
+/// space. It takes the place of one of this name.
 pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = open_as(options, path)?;
+    let mut file = make_anew(path)?;
     match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
@@ -45,6 +46,16 @@ pub fn file_of(path: &Path, bytes: u64) -> io::Result<File> {
         other => other?,
     }
     Ok(file)
+}
+
+/// Makes an empty file for writing, which only its owner can read, in the place of one of this name: that one
+/// may be a link, or have another name too, and is not written through.
+pub fn make_anew(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)
 }
 
 /// Makes a write past the process's limit of the file size return an error; by default the system
@@ -64,30 +75,70 @@ const MOST_TEXT: u64 = 256 << 20;
 const LONGEST_LINE: u64 = 256 << 20;
 
 /// Opens a file of this program that anybody may have put there, for reading. Whatever is no file is an
-/// error: a named pipe would wait for a writer for ever, and a link is never made by this program and may
-/// lead anywhere.
+/// error: a named pipe would wait for a writer for ever, and a link, also one in the place of the folder that
+/// holds the file, is never made by this program and may lead anywhere.
 pub fn open(path: &Path) -> io::Result<File> {
-    open_as(OpenOptions::new().read(true), path)
+    opened_in_place(path, OFlags::RDONLY)
 }
 
-/// Does the same as [`open`] with these options.
-pub fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let opened = opened(options, path, OFlags::NOFOLLOW);
-    opened.map_err(|error| match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::LOOP) => {
-            io::Error::new(io::ErrorKind::InvalidInput, "it is a link")
-        }
-        _ => error,
-    })
+/// Does the same for reading and writing, and makes the file with [`OFlags::CREATE`]. Nothing is cut or written
+/// yet. A file that has another name too is an error: what is written would change a file that lies elsewhere.
+pub fn open_to_write(path: &Path, more: OFlags) -> io::Result<File> {
+    let file = opened_in_place(path, OFlags::RDWR | more)?;
+    match file.metadata()?.nlink() {
+        0 | 1 => Ok(file),
+        names => Err(io::Error::new(io::ErrorKind::InvalidInput, other_names(names))),
+    }
 }
 
-fn opened(options: &mut OpenOptions, path: &Path, more: OFlags) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | more;
-    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+/// Returns why a file with so many names is not written.
+pub(crate) fn other_names(names: u64) -> String {
+    format!(
+        "it has {} other name(s) (hard links), which would be written too; put a copy in its place",
+        names - 1
+    )
+}
+
+/// Opens a file of a folder, neither of which is a link.
+fn opened_in_place(path: &Path, flags: OFlags) -> io::Result<File> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let of_folder = TO_PASS | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder =
+        rustix::fs::open(folder, of_folder, Mode::empty()).map_err(|error| {
+            match folder.is_symlink() {
+                true => invalid("its folder is a link"),
+                false => error.into(),
+            }
+        })?;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | ALWAYS;
+    match rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(PRIVATE)) {
+        Ok(file) => only_a_file(file.into()),
+        Err(rustix::io::Errno::LOOP) => Err(invalid("it is a link")),
+        Err(rustix::io::Errno::ISDIR) => Err(invalid("it is not a file")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Never waits for the other end of a pipe, and takes no terminal.
+const ALWAYS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+
+/// Opens a folder only to go on from it, which needs no right to read it where the system has such a thing.
+#[cfg(target_os = "linux")]
+const TO_PASS: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const TO_PASS: OFlags = OFlags::RDONLY;
+
+fn only_a_file(file: File) -> io::Result<File> {
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
+        false => Err(invalid("it is not a file")),
     }
+}
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
 /// Reads a text from a file of this program that anybody may have put there.
@@ -133,8 +184,9 @@ fn read_line_of(input: &mut impl BufRead, line: &mut Vec<u8>, most: u64) -> io::
 /// Reads a text of at most so many bytes from a file of the system, which may be a link.
 pub fn read_text_of(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
-    let file = opened(OpenOptions::new().read(true), path, OFlags::empty())?;
-    file.take(most).read_to_string(&mut text)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(ALWAYS.bits().cast_signed()).open(path)?;
+    only_a_file(file)?.take(most).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -275,13 +327,23 @@ mod tests {
             let error = open(path).unwrap_err().to_string();
             assert_eq!(error, "it is not a file", "{}", path.display());
         }
-        let error = open_as(OpenOptions::new().append(true), &pipe).unwrap_err();
-        assert_ne!(error.kind(), io::ErrorKind::NotFound);
+        let error = open_to_write(&pipe, OFlags::APPEND).unwrap_err().to_string();
+        assert_eq!(error, "it is not a file");
         let (file, link) = (root.path().join("file"), root.path().join("link"));
         std::fs::write(&file, "x").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(open(&link).unwrap_err().to_string(), "it is a link");
         assert_eq!(read_text_of(&link, 10).unwrap(), "x");
+        let (folder, inner) = (root.path().join("folder"), root.path().join("folder/file"));
+        std::os::unix::fs::symlink(root.path(), &folder).unwrap();
+        assert_eq!(open(&inner).unwrap_err().to_string(), "its folder is a link");
+        let other = root.path().join("other");
+        std::fs::hard_link(&file, &other).unwrap();
+        let error = open_to_write(&file, OFlags::APPEND).unwrap_err().to_string();
+        assert!(error.starts_with("it has 1 other name(s)"), "{error}");
+        drop(file_of(&other, 1).unwrap());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
+        drop(open_to_write(&file, OFlags::APPEND).unwrap());
         let large = File::create(root.path().join("large")).unwrap();
         large.set_len(100 << 30).unwrap();
         let error = read_text(&root.path().join("large")).unwrap_err().to_string();
@@ -305,9 +367,9 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn an_error_of_a_file_names_it() {
         // Nobody may read the first page of a process.
-        let path = Path::new("/proc/self/mem");
-        let error = NamedFile::open(path).unwrap().read(&mut [0; 8]).unwrap_err().to_string();
-        assert!(error.starts_with("cannot read /proc/self/mem: "), "{error}");
+        let path = PathBuf::from(format!("/proc/{}/mem", std::process::id()));
+        let error = NamedFile::open(&path).unwrap().read(&mut [0; 8]).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot read {}: ", path.display())), "{error}");
     }
 
     #[test]

@@ -3,17 +3,18 @@
 //!
 //! A file is made whole and only if there is none yet, so the first answer is the one that stays.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::control::user;
 use crate::disk;
 use crate::journal::file::RunDir;
 use crate::run_state::RunState;
+use crate::trust::Store;
+use crate::trust::proof::Key;
 use crate::turn::question::PersonsAnswer;
 
 /// The most bytes of a file that is read: an answer with its escapes fits many times.
@@ -28,29 +29,49 @@ pub struct LeftAnswer {
     pub at_ms: i64,
 }
 
+/// The file of an answer.
+#[derive(Serialize, Deserialize)]
+struct Proven {
+    #[serde(flatten)]
+    left: LeftAnswer,
+    /// What only the user who drives the run can make: the file may have been written by a command, or have come
+    /// with a repository.
+    #[serde(default)]
+    proof: String,
+}
+
+/// Returns the proof of an answer. It holds in one run: a fork has the same questions.
+fn proof(dir: &RunDir, left: &LeftAnswer, key: &Key) -> io::Result<blake3::Hash> {
+    let run = dir.path().file_name().unwrap_or_default().to_string_lossy();
+    Ok(key.proof(&run, &serde_json::to_vec(left)?))
+}
+
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
 /// then that one stays. When this returns, the answer survives a power cut. The caller has looked at the
 /// directory ([`RunDir::refuse_unsafe`]).
 ///
 /// # Errors
-/// Returns an error if the file cannot be made.
-pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> {
+/// Returns an error if the file or the key that proves it cannot be made.
+pub fn leave(dir: &RunDir, left: &LeftAnswer, store: &Store) -> io::Result<Option<LeftAnswer>> {
     let folder = dir.answers();
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
         Ok(()) => disk::sync(&File::open(dir.path())?)?,
     }
+    let key = store.make_key().map_err(io::Error::other)?;
     let path = file(dir, &left.answer.id)?;
-    let written = path.with_extension(format!("{}.new", std::process::id()));
-    // A process of this number left it half-written and is gone.
-    match fs::remove_file(&written) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let before = read(dir, &path, Some(&key));
+    if before.is_err_and(|reason| reason.kind() != ErrorKind::NotFound) {
+        // Nobody takes it up, so it must not keep a person from answering.
+        fs::remove_file(&path)?;
     }
-    let mut new = OpenOptions::new();
-    let mut new = new.write(true).create_new(true).mode(0o600).open(&written)?;
-    disk::write_all(&mut new, serde_json::to_string(left)?.as_bytes())?;
+    let proof = proof(dir, left, &key)?.to_hex().to_string();
+    let text = serde_json::to_string(&Proven { left: left.clone(), proof })?;
+    // A process of this number may have left it half-written and is gone.
+    let written = path.with_extension(format!("{}.new", std::process::id()));
+    let mut new = disk::make_anew(&written)?;
+    disk::write_all(&mut new, text.as_bytes())?;
     disk::sync(&new)?;
     // A link is made only if the name is free, and the file it names is complete.
     let linked = fs::hard_link(&written, &path);
@@ -60,15 +81,17 @@ pub fn leave(dir: &RunDir, left: &LeftAnswer) -> io::Result<Option<LeftAnswer>> 
             disk::sync(&File::open(&folder)?)?;
             Ok(None)
         }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => read(&path).map(Some),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            read(dir, &path, Some(&key)).map(Some)
+        }
         Err(error) => Err(error),
     }
 }
 
 /// Returns the answer that was left for a question, if there is one.
 #[must_use]
-pub fn left_for(dir: &RunDir, id: &str) -> Option<LeftAnswer> {
-    read(&file(dir, id).ok()?).ok()
+pub fn left_for(dir: &RunDir, id: &str, store: &Store) -> Option<LeftAnswer> {
+    read(dir, &file(dir, id).ok()?, store.key().ok()?.as_ref()).ok()
 }
 
 /// Removes the answer that was left for a question.
@@ -84,7 +107,11 @@ pub fn remove(dir: &RunDir, id: &str) -> io::Result<()> {
 
 /// Returns the answers that were left for the open questions of a run, and removes those that
 /// nobody waits for any more. The caller holds the run.
-pub(super) fn take_up(dir: &RunDir, state: &RunState) -> Vec<PersonsAnswer> {
+pub(super) fn take_up(dir: &RunDir, state: &RunState, store: &Store) -> Vec<PersonsAnswer> {
+    let key = store.key().unwrap_or_else(|error| {
+        tracing::warn!("answers that were left are not taken up: {error}");
+        None
+    });
     let entries = fs::read_dir(dir.answers()).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for entry in entries {
@@ -100,10 +127,11 @@ pub(super) fn take_up(dir: &RunDir, state: &RunState) -> Vec<PersonsAnswer> {
             let _ = fs::remove_file(&path);
             continue;
         }
-        match read(&path) {
+        match read(dir, &path, key.as_ref()) {
             Ok(left) if left.answer.id == id => found.push(left),
-            Ok(_) | Err(_) => {
-                tracing::warn!(file = %path.display(), "not the answer of a question");
+            Ok(_) => tracing::warn!(file = %path.display(), "it answers another question"),
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "this answer is not taken up");
             }
         }
     }
@@ -119,22 +147,20 @@ fn file(dir: &RunDir, id: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Reads an answer that was left. Who gave it is the owner of the file, whatever its text says; one of
-/// another user than this one and root is none.
-fn read(path: &Path) -> io::Result<LeftAnswer> {
-    let (file, mut text) = (disk::open(path)?, String::new());
-    let owner = file.metadata()?.uid();
-    if owner != 0 && owner != rustix::process::geteuid().as_raw() {
-        let reason = format!("it is a file of {}, who may not answer", user(owner));
-        return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
+/// Reads an answer that was left. One without a proof of this user is none.
+fn read(dir: &RunDir, path: &Path, key: Option<&Key>) -> io::Result<LeftAnswer> {
+    let mut text = String::new();
+    disk::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
+    let Proven { left, proof: given } = serde_json::from_str(&text)?;
+    let made = key.map(|key| proof(dir, &left, key)).transpose()?;
+    // Hashes compare in constant time.
+    match blake3::Hash::from_hex(given).is_ok_and(|given| made == Some(given)) {
+        true => Ok(left),
+        false => Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "you did not give it here; answer again",
+        )),
     }
-    file.take(MOST_BYTES).read_to_string(&mut text)?;
-    let mut left: LeftAnswer = serde_json::from_str(&text)?;
-    // The number tells processes of a user apart, and says nothing of who it is.
-    let number = left.answer.by.rsplit_once('/').map(|(_, number)| number);
-    let number = number.and_then(|number| number.parse::<u32>().ok());
-    left.answer.by = number.map_or_else(|| user(owner), |pid| format!("{}/{pid}", user(owner)));
-    Ok(left)
 }
 
 #[cfg(test)]
@@ -149,30 +175,34 @@ mod tests {
             let (id, by) = ("abc-2".to_owned(), by.to_owned());
             LeftAnswer { answer: PersonsAnswer { id, allowed: true, text: None, by }, at_ms }
         };
-        // Whatever a file says, it is the answer of its owner.
-        let this = user(rustix::process::geteuid().as_raw());
-        let left = |at_ms| left_by(&this, at_ms);
-        assert_eq!(left_for(&dir, "abc-2"), None);
-        assert_eq!(leave(&dir, &left_by("one", 1)).expect("left"), None);
-        assert_eq!(leave(&dir, &left_by("two", 2)).expect("left"), Some(left(1)));
-        assert_eq!(left_for(&dir, "abc-2"), Some(left(1)));
-        assert!(this.contains('@') && !this.contains('/'), "{this}");
-        if rustix::process::geteuid().is_root() {
-            let path = file(&dir, "abc-2").expect("a path");
-            std::os::unix::fs::chown(&path, Some(65_534), None).expect("root");
-            assert_eq!(left_for(&dir, "abc-2"), None, "of another user");
-            std::os::unix::fs::chown(&path, Some(0), None).expect("root");
-            assert_eq!(left_for(&dir, "abc-2"), Some(left(1)));
-        }
+        let root = tempfile::tempdir().expect("a folder");
+        let [mine, other] = ["mine", "other"].map(|name| Store::at(root.path().join(name)));
+        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        assert_eq!(leave(&dir, &left_by("one", 1), &mine).expect("left"), None);
+        assert_eq!(leave(&dir, &left_by("two", 2), &mine).expect("left"), Some(left_by("one", 1)));
+        assert_eq!(left_for(&dir, "abc-2", &mine), Some(left_by("one", 1)));
+        // Nobody else has left it, and whoever changes or moves it, leaves none.
+        assert_eq!(left_for(&dir, "abc-2", &other), None);
+        other.make_key().expect("made");
+        assert_eq!(left_for(&dir, "abc-2", &other), None);
         let path = file(&dir, "abc-2").expect("a path");
-        fs::remove_file(&path).expect("removed");
-        assert_eq!(leave(&dir, &left_by("alice@desk/42", 2)).expect("left"), None);
-        let by = left_for(&dir, "abc-2").map(|left| left.answer.by);
-        assert_eq!(by, Some(format!("{this}/42")));
+        let text = fs::read_to_string(&path).expect("a file");
+        fs::write(&path, text.replace("one", "two")).expect("written");
+        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        let unproven = serde_json::to_string(&left_by("x", 1)).expect("encoded");
+        fs::write(&path, unproven).expect("written");
+        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        let fork = RunDir::at(root.path().join("fork"));
+        fs::create_dir_all(fork.answers()).expect("made");
+        fs::write(file(&fork, "abc-2").expect("a path"), text).expect("written");
+        assert_eq!(left_for(&fork, "abc-2", &mine), None);
+        // What is no answer keeps nobody from giving one.
+        assert_eq!(leave(&dir, &left_by("two", 2), &mine).expect("left"), None);
+        assert_eq!(left_for(&dir, "abc-2", &mine), Some(left_by("two", 2)));
         // Nobody waits for it in a run without questions.
-        assert_eq!(take_up(&dir, &RunState::default()), []);
-        assert_eq!(left_for(&dir, "abc-2"), None);
-        let outside = PersonsAnswer { id: "../x".to_owned(), ..left(1).answer };
-        assert!(leave(&dir, &LeftAnswer { answer: outside, at_ms: 1 }).is_err());
+        assert_eq!(take_up(&dir, &RunState::default(), &mine), []);
+        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        let outside = PersonsAnswer { id: "../x".to_owned(), ..left_by("x", 1).answer };
+        assert!(leave(&dir, &LeftAnswer { answer: outside, at_ms: 1 }, &mine).is_err());
     }
 }

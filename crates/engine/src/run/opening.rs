@@ -20,6 +20,7 @@ use crate::journal::{walk, witness};
 pub(super) use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
 use crate::spec::TaskSpec;
+use crate::trust::Store;
 use crate::turn::question::PersonsAnswer;
 use crate::turn_machine::lost::LostCalls;
 
@@ -243,7 +244,7 @@ impl StoppedRun {
             None => Projection::resume(owned.dir().clone())?,
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
-        let answers = answers::take_up(owned.dir(), tracker.state());
+        let answers = answers::take_up(owned.dir(), tracker.state(), &Store::of_user());
         let mut lost = cut_pieces::lost_calls(owned.dir(), id)?;
         if let Some(origin) = forked {
             lost.share_until(origin.seq);

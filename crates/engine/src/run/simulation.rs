@@ -36,6 +36,7 @@ use crate::journal::projection::Projection;
 use crate::journal::reader::Reader;
 use crate::journal::torn::{Cut, CutError};
 use crate::run_state::RunState;
+use crate::trust::Store;
 use crate::turn::{Effect, ToolStatus};
 
 /// The most deaths of one run.
@@ -146,7 +147,7 @@ fn answer(world: &World, dir: &RunDir) {
     assert!(!open.is_empty(), "it waits for nobody");
     let most = fastrand::usize(1..=open.len());
     for question in &open[..most] {
-        let before = answers::leave(dir, &world.answer(question)).expect("left");
+        let before = answers::leave(dir, &world.answer(question), &Store::of_user()).expect("left");
         assert_eq!(before, None, "the answer was not taken up");
     }
 }

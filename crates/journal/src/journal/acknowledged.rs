@@ -7,11 +7,12 @@
 //! means that less is noticed. They cost one write for each batch, and one for each batch in which a call began.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -91,9 +92,7 @@ pub fn cut(dir: &Path, end: Position) -> io::Result<()> {
 }
 
 fn open(dir: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false).mode(0o600);
-    disk::open_as(options, &dir.join(NAME))
+    disk::open_to_write(&dir.join(NAME), OFlags::CREATE)
 }
 
 /// Writes the record in the place of the one before, which has as many characters.
@@ -122,11 +121,8 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(dir: &Path) -> Self {
-        let open = || -> io::Result<(File, File)> {
-            let mut options = OpenOptions::new();
-            let options = options.append(true).create(true).mode(0o600);
-            Ok((open(dir)?, disk::open_as(options, &dir.join(STARTED))?))
-        };
+        let started = || disk::open_to_write(&dir.join(STARTED), OFlags::APPEND | OFlags::CREATE);
+        let open = || -> io::Result<(File, File)> { Ok((open(dir)?, started()?)) };
         let files = open().map_err(|error| tracing::warn!(%error, "{NAME} cannot be written")).ok();
         Self { files, end: None, announced: HashMap::new(), started: Vec::new() }
     }

@@ -11,6 +11,7 @@ use std::io::{self, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use crate::disk;
@@ -59,20 +60,24 @@ pub fn keep_agents(dir: &RunDir, end: Position, time: &str) -> io::Result<Option
     for transcript in beyond {
         for path in [transcript.with_extension("log"), transcript] {
             let (Some(name), true) = (path.file_name(), path.exists()) else { continue };
-            let copy = folder.join(name);
-            fs::copy(&path, &copy)?;
-            disk::sync(&File::open(copy)?)?;
+            copy(&path, &folder.join(name))?;
         }
     }
     if started.exists() {
-        fs::copy(&started, folder.join(STARTED))?;
-        disk::sync(&File::open(folder.join(STARTED))?)?;
+        copy(&started, &folder.join(STARTED))?;
         disk::sync(&File::open(&folder)?)?;
         // Its calls are evidence only for the records that are lost now.
-        fs::write(&started, "")?;
+        disk::open_to_write(&started, OFlags::empty())?.set_len(0)?;
     }
     disk::sync(&File::open(&folder)?)?;
     Ok(Some(folder))
+}
+
+/// Makes a durable copy of a file.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut copy = disk::make_anew(to)?;
+    io::copy(&mut disk::open(from)?, &mut copy)?;
+    disk::sync(&copy)
 }
 
 #[derive(Deserialize)]

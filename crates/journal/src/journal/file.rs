@@ -3,7 +3,7 @@
 //! Owns the layout of the directory and the right to write to it. Does not know the meaning of a
 //! record. The lock frees itself when its holder dies, so a dead process never prevents a resume.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -184,7 +184,8 @@ impl RunDir {
     }
 
     /// Opens the directory, and looks at the folder above and at everything in it but the files of its spool, which
-    /// the tools open themselves: nothing may be a link or a pipe.
+    /// the tools open themselves: nothing may be a link or a pipe, or of somebody else. Results have their hash for
+    /// a name, and forks share them: who owns one does not matter, nor how many names it has.
     fn open_folders(&self) -> Result<File, JournalError> {
         let open = |path: &Path| {
             open_folder(path).map_err(|error| JournalError::cannot("open", path, &error))
@@ -197,11 +198,9 @@ impl RunDir {
         {
             open(&inner)?;
         }
-        for folder in
-            [self.path.clone(), self.agents(), self.results(), self.snapshots(), self.answers()]
-        {
-            refuse_odd(&folder)?;
-        }
+        let written = [self.path.clone(), self.agents(), self.snapshots(), self.answers()];
+        written.iter().try_for_each(|folder| refuse_odd(folder, of_this_user))?;
+        refuse_odd(&self.results(), |_| Ok(()))?;
         let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
         open(&self.path)?.ok_or_else(missing)
     }
@@ -222,9 +221,7 @@ impl RunDir {
         let io = |error: io::Error| JournalError::cannot("lock", &path, &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
         let folder = self.open_folders()?;
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = disk::open_as(options, &path).map_err(io)?;
+        let mut file = disk::open_to_write(&path, OFlags::CREATE).map_err(io)?;
         if !(take(&folder).map_err(io)? && take(&file).map_err(io)?) {
             let mut text = String::new();
             let holder = file.take(MOST_BYTES).read_to_string(&mut text).ok();
@@ -244,8 +241,12 @@ fn open_directory(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty()).map(File::from)?)
 }
 
-/// Returns an error if something in the folder is neither a file, a folder nor a socket.
-fn refuse_odd(folder: &Path) -> Result<(), JournalError> {
+/// Returns an error if something in the folder is neither a file, a folder nor a socket, or if `look` finds fault
+/// with a file.
+fn refuse_odd(
+    folder: &Path,
+    look: impl Fn(&Metadata) -> Result<(), String>,
+) -> Result<(), JournalError> {
     let cannot = |path: &Path, error: &io::Error| JournalError::cannot("open", path, error);
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -260,8 +261,39 @@ fn refuse_odd(folder: &Path) -> Result<(), JournalError> {
             let reason = io::Error::new(io::ErrorKind::InvalidInput, reason);
             return Err(cannot(&entry.path(), &reason));
         }
+        let looked_at = match kind.is_file() {
+            true => entry.metadata().map_err(|error| cannot(&entry.path(), &error))?,
+            false => continue,
+        };
+        look(&looked_at).map_err(|reason| cannot(&entry.path(), &io::Error::other(reason)))?;
     }
     Ok(())
+}
+
+/// Returns why a file or a folder is not this user's alone, if it is not: its records would be believed, and it
+/// would be written, although somebody else can change it or put another in its place. What only the group of
+/// this user can write is: many systems give each user a group.
+fn of_this_user(found: &Metadata) -> Result<(), String> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let by_others = match found.mode() & 0o022 {
+        0 => false,
+        0o020 => found.gid() != group.as_raw(),
+        // In a folder with the sticky bit nobody changes what is another's.
+        _ => !(found.is_dir() && found.mode() & 0o1000 != 0),
+    };
+    if found.uid() != user.as_raw() && found.uid() != 0 {
+        let owner = found.uid();
+        return Err(format!(
+            "it belongs to user {owner}; only the records of this user are gone on with"
+        ));
+    }
+    if by_others {
+        return Err("others can write it: look at what it says, then `chmod go-w` it".to_owned());
+    }
+    match found.nlink() {
+        names if found.is_file() && names > 1 => Err(disk::other_names(names)),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a folder of a run that is about to be written. `None` if there is none.
@@ -280,12 +312,8 @@ fn open_folder(path: &Path) -> io::Result<Option<File>> {
         }
         Err(error) => return Err(error.into()),
     };
-    let owner = folder.metadata()?.uid();
-    if owner != rustix::process::geteuid().as_raw() && owner != 0 {
-        let reason =
-            format!("it belongs to user {owner}; only the records of this user are gone on with");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
-    }
+    of_this_user(&folder.metadata()?)
+        .map_err(|reason| io::Error::new(io::ErrorKind::PermissionDenied, reason))?;
     Ok(Some(folder))
 }
 
@@ -353,7 +381,7 @@ impl OwnedRun {
         observers: Vec<Box<dyn Observer>>,
     ) -> Result<JournalHandle, JournalError> {
         let path = self.dir.journal();
-        let opened = disk::open_as(OpenOptions::new().append(true), &path);
+        let opened = disk::open_to_write(&path, OFlags::APPEND);
         let file = opened.map_err(|error| JournalError::cannot("open", &path, &error))?;
         let id = file.metadata();
         let id = id.map_err(|error| JournalError::cannot("look at", &path, &error))?;

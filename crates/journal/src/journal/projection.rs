@@ -11,11 +11,11 @@ mod resumed;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -235,7 +235,7 @@ fn lengths_of(dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    disk::open_as(OpenOptions::new().append(true).create(true).mode(0o600), path)
+    disk::open_to_write(path, OFlags::APPEND | OFlags::CREATE)
 }
 
 /// Writes the bytes, and removes those that were written from the buffer.
@@ -251,6 +251,8 @@ fn write_some(file: &mut impl Write, bytes: &mut Vec<u8>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;

@@ -8,9 +8,8 @@
 //! thread.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,13 +142,7 @@ fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
     let text = seal(snapshot)?;
     let folder = dir.snapshots();
     let (path, scratch) = (folder.join(format!("{}.json", snapshot.at.seq)), folder.join("new"));
-    // One that a death left is not written through: it may be a link.
-    match fs::remove_file(&scratch) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&scratch)?;
+    let mut file = disk::make_anew(&scratch)?;
     let (half, rest) = text.as_bytes().split_at(text.len() / 2);
     let written = disk::write_all(&mut file, half);
     crash::pass(Point::HalfSnapshot);
@@ -300,6 +293,8 @@ fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, 
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+
     use super::*;
     use crate::event::{Draft, PlannedTask, RunCreated};
     use crate::id::{AgentId, Name, RunId};

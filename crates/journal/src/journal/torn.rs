@@ -11,6 +11,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
+use rustix::fs::OFlags;
+
 use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
@@ -249,7 +251,7 @@ impl Loss {
 
 /// Moves the bytes from `offset` on into a file of their own.
 fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Kept>> {
-    let mut journal = disk::open_as(OpenOptions::new().read(true).write(true), &dir.journal())?;
+    let mut journal = disk::open_to_write(&dir.journal(), OFlags::empty())?;
     let bytes = journal.metadata()?.len().saturating_sub(offset);
     if bytes == 0 {
         return Ok(None);

@@ -209,8 +209,13 @@ impl Survey {
     /// Notes what a folder holds. Returns the folders in it.
     fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<Folder> {
         let (mut inner, mut marks) = (Vec::new(), Marks::default());
-        for (name, kind) in self.entries(root, folder) {
+        let (entries, count) = self.entries(root, folder);
+        let mut runs = Vec::new();
+        for (name, kind) in entries {
             let path = folder.path.join(&name);
+            if kind.is_dir() && run_by_others::is_run(&name) && has_journal(&root.join(&path)) {
+                runs.push(path.clone());
+            }
             marks.see(&name);
             if name == GIT_FOLDER {
                 self.git(root, &path, kind);
@@ -232,6 +237,11 @@ impl Survey {
                 }
                 None => {}
             }
+        }
+        // Where nothing else lies, records of later runs will.
+        match runs.len() == count && !folder.path.as_os_str().is_empty() && count > 0 {
+            true => self.record(folder.path.clone()),
+            false => runs.into_iter().for_each(|run| self.record(run)),
         }
         // A folder that git takes for a repository, whatever its name.
         if marks.is_repository() && !folder.path.as_os_str().is_empty() {
@@ -300,8 +310,9 @@ impl Survey {
         }
     }
 
-    /// Returns the folders and the names of interest in a folder, as far as the bound allows.
-    fn entries(&mut self, root: &Path, folder: &Folder) -> Vec<(OsString, FileType)> {
+    /// Returns the folders and the names of interest in a folder, as far as the bound allows, and the number of
+    /// all its entries.
+    fn entries(&mut self, root: &Path, folder: &Folder) -> (Vec<(OsString, FileType)>, usize) {
         let Folder { path, heavy, .. } = folder;
         let listing = match self.old.take(root, path, self.left, is_sought) {
             Ok(listing) => listing,
@@ -311,21 +322,26 @@ impl Survey {
                 if !is_gone {
                     self.leave_out(path);
                 }
-                return Vec::new();
+                return (Vec::new(), 0);
             }
         };
         if is_closed(&root.join(path)) {
             self.leave_out(path);
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         if listing.is_cut || listing.count > self.left {
             self.leave_out(heavy.as_deref().unwrap_or(path));
         }
         self.left = self.left.saturating_sub(listing.count);
-        let entries = listing.entries.clone();
+        let seen = (listing.entries.clone(), listing.count);
         self.new.keep(path.clone(), listing);
-        entries
+        seen
     }
+}
+
+/// Returns true for a folder with a journal, which a resume would believe.
+fn has_journal(folder: &Path) -> bool {
+    folder.join("journal.jsonl").symlink_metadata().is_ok()
 }
 
 /// Returns true for a folder whose names can be read but not what is behind them, or neither: `chmod`

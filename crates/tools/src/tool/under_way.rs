@@ -7,15 +7,17 @@
 //! written outlives its process, and if the machine dies the call was not the reason.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::ToolError;
+use rustix::fs::OFlags;
+
 use crate::id::CallKey;
 use crate::store::make_dir;
 use crate::{crash, disk};
@@ -125,12 +127,10 @@ impl Drop for Mark {
 impl Book {
     /// Opens the file, and takes the calls that were at work in it for those of which the last process died.
     fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         if let Some(folder) = path.parent() {
             make_dir(folder)?;
         }
-        let mut file = disk::open_as(options, path)?;
+        let mut file = disk::open_to_write(path, OFlags::CREATE)?;
         let mut bytes = Vec::new();
         (&mut file).take(MOST_BYTES).read_to_end(&mut bytes)?;
         let mut book = Self { file, free: Vec::new(), count: 0, died: HashMap::new() };

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::reported::REPORTED;
-use crate::id::AgentId;
+use crate::id::{AgentId, RunId};
 use crate::output::Stored;
 
 /// What is there in place of a protected path that does not exist.
@@ -179,6 +179,12 @@ const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];
 /// The usual folder of the records of runs: they say what was done, and a resume believes them.
 pub const RECORDS: &str = ".transcripts";
 
+/// Returns true for a name that the folder of a run may have.
+#[must_use]
+pub fn is_run(name: impl AsRef<OsStr>) -> bool {
+    name.as_ref().to_str().is_some_and(|name| RunId::parse(name).is_some())
+}
+
 /// The folder, or the file, of a git repository.
 pub const GIT_FOLDER: &str = ".git";
 
@@ -241,7 +247,7 @@ pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
     if parts.iter().any(|part| same(part, GIT_FOLDER)) {
         return Some(GIT);
     }
-    if parts.iter().any(|part| same(part, RECORDS)) {
+    if parts.iter().any(|part| same(part, RECORDS) || is_run(part)) {
         return Some("callsheet");
     }
     protected(path)

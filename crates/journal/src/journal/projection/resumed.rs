@@ -4,11 +4,12 @@
 //! Missing lines are appended; a file that does not match the journal is made again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of, whole};
@@ -218,7 +219,7 @@ impl Files {
 /// Cuts a file to this length. Returns true if a line ends there.
 fn ends_line(path: &Path, length: u64) -> bool {
     let look = || {
-        let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
+        let mut file = disk::open_to_write(path, OFlags::empty())?;
         let mut last = [b'\n'];
         if let Some(before) = length.checked_sub(1) {
             file.seek(SeekFrom::Start(before))?;
@@ -275,7 +276,7 @@ fn number_of(line: &[u8]) -> Option<u64> {
 
 /// Cuts the bytes after the last newline, and returns the last whole line.
 fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
+    let mut file = disk::open_to_write(path, OFlags::empty())?;
     let mut start = file.metadata()?.len();
     let mut tail = Vec::new();
     loop {
@@ -310,7 +311,7 @@ fn last_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Cuts the bytes after the last newline, and returns the number of lines.
 fn lines_of(path: &Path) -> io::Result<u64> {
-    let mut file = disk::open_as(OpenOptions::new().read(true).write(true), path)?;
+    let mut file = disk::open_to_write(path, OFlags::empty())?;
     if file.metadata()?.len() > LARGEST_LOG {
         cut(&file, 0)?;
         return Ok(0);

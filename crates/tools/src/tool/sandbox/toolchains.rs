@@ -77,7 +77,9 @@ const GIT_SETTINGS: [&str; 5] =
 /// Reads a file of settings; `None` if it is no file, too large or cannot be read.
 fn settings(path: &Path) -> Option<String> {
     let mut text = String::new();
-    let file = crate::disk::open(path).ok()?;
+    // Whose home it is may have put the folder on another disk.
+    let folder = path.parent()?.canonicalize().ok()?;
+    let file = crate::disk::open(&folder.join(path.file_name()?)).ok()?;
     (&file).take(LARGEST + 1).read_to_string(&mut text).ok()?;
     (text.len() as u64 <= LARGEST).then_some(text)
 }

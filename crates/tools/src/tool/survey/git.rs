@@ -53,7 +53,8 @@ pub(super) fn folder(survey: &mut Survey, root: &Path, git: &Path, tree: &Path) 
     one(survey, root, git, tree, STEPS);
     let mut open = vec![(git.join("modules"), 0)];
     while let Some((folder, depth)) = open.pop() {
-        let entries = survey.entries(root, &Folder { path: folder.clone(), depth, heavy: None });
+        let (entries, _) =
+            survey.entries(root, &Folder { path: folder.clone(), depth, heavy: None });
         let is = |name: &str| entries.iter().any(|(entry, _)| entry == name);
         if is("config") || is("HEAD") || is("hooks") {
             one(survey, root, &folder, tree, STEPS);

@@ -449,3 +449,26 @@ fn a_watch_tells_names_apart_and_keeps_room_for_what_is_protected() {
     assert_eq!(told, [".vscode/a\\xff", ".vscode/x.sample"]);
     assert!(watch.is_incomplete());
 }
+
+#[test]
+fn records_of_runs_are_protected_wherever_they_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let run = |last: u32| format!("01a216e9-9168-7131-9669-{last:012}");
+    for (folder, last) in [("sub/runs/", 1), ("sub/runs/", 2), ("notes/", 3), ("", 4)] {
+        write(root, &format!("{folder}{}/journal.jsonl", run(last)), "{}");
+    }
+    write(root, "notes/text.md", "");
+    write(root, &format!("other/{}/file", run(5)), "");
+    let found = protected(root);
+    // Records of later runs will lie beside those where nothing else does.
+    let wanted = ["sub/runs".to_owned(), format!("notes/{}", run(3)), run(4)];
+    for path in &wanted {
+        assert!(found.contains(path), "{path}: {found:?}");
+    }
+    assert!(
+        !found.iter().any(|path| ["notes", "other", "sub", ""].contains(&path.as_str())),
+        "{found:?}"
+    );
+    assert!(!found.iter().any(|path| path.starts_with("other/")), "{found:?}");
+}

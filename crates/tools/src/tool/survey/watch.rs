@@ -6,9 +6,9 @@
 //! since, and a file whose size, times and place on the disk are as before is not read again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -297,9 +297,7 @@ impl Watch {
         let new = self.file.with_extension("new");
         let bytes = serde_json::to_vec(seen).unwrap_or_default();
         let write = || {
-            let mut options = OpenOptions::new();
-            let options = options.write(true).create(true).truncate(true).mode(0o600);
-            disk::open_as(options, &new)?.write_all(&bytes)?;
+            disk::make_anew(&new)?.write_all(&bytes)?;
             fs::rename(&new, &self.file)
         };
         let saved = write();
