@@ -6,8 +6,8 @@
 //! and resumed is a fold of it.
 //!
 //! The names below are all that a program needs that embeds callsheet. [`Launch`] takes a
-//! configuration, and the [`Model`]s and [`Tool`]s of the program; it gives a [`Run`], which can be
-//! followed, steered through its [`Remote`], and waited for. [`RunEnd`] has the outputs. What stands
+//! configuration, and the [`Model`]s, [`Tool`]s and people ([`Asker`], [`Watcher`]) of the program; it gives a
+//! [`Run`], which can be followed, steered and answered through its [`Remote`], and waited for. [`RunEnd`] has the outputs. What stands
 //! in `#[doc(hidden)]` modules serves the program `callsheet`, its tests and its benchmarks, and
 //! may change at any time.
 //!
@@ -43,9 +43,21 @@ pub use crate::run::{
     CancelTarget, Completed, Launch, Remote, Run, RunEnd, StartError, StoppedRun,
 };
 
+// People beside a run: they answer its questions and watch its replies.
+#[doc(inline)]
+pub use crate::person::{Asker, Question, Watcher};
+#[doc(inline)]
+pub use crate::tool::Change;
+#[doc(inline)]
+pub use crate::tool::basis::Script as ScriptFile;
+#[doc(inline)]
+pub use crate::turn::question::{
+    ApprovalAnswered, ApprovalAsked, ApprovalKind, PersonsAnswer, Shown, Verdict,
+};
+
 // Events of a run, and what they say of its end.
 #[doc(inline)]
-pub use crate::event::{Event, Record, RunCompleted, RunStatus, TaskEnd};
+pub use crate::event::{Event, Record, RunCompleted, RunPaused, RunStatus, TaskEnd};
 #[doc(inline)]
 pub use crate::failure::{Failure, FailureKind};
 #[doc(inline)]
@@ -92,7 +104,7 @@ pub use crate::tool_spec::Effect;
 #[doc(hidden)]
 pub use callsheet_context::context;
 #[doc(hidden)]
-pub use callsheet_engine::{actor, config, report, run, trust};
+pub use callsheet_engine::{actor, config, person, report, run, trust};
 #[doc(hidden)]
 pub use callsheet_journal::{conversation, crash, fault, journal, store};
 #[doc(hidden)]

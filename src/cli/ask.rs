@@ -14,9 +14,9 @@ pub(super) use self::question::{block, lines, safe};
 use super::rows::rows;
 use super::screen::Screen;
 use super::stream::Stream;
-use crate::actor::services::{Asker, Question};
 use crate::id::AgentId;
 use crate::model::BoxFuture;
+use crate::person::{Asker, Question};
 use crate::run::control::this_process;
 use crate::turn::question::ApprovalAnswered;
 

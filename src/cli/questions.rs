@@ -8,11 +8,11 @@ use super::locate::Project;
 use super::refusal;
 use super::rows::folded;
 use super::stream::Stream;
-use crate::actor::services::Effect;
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
 use crate::journal::{snapshot, stamp};
+use crate::person::AskedCall;
 use crate::run::answers;
 use crate::run_state::RunState;
 use crate::run_state::questions::{Answered, Question};
@@ -49,7 +49,7 @@ impl Pending {
     }
 
     /// Returns all that the call would do, for a question of a permission.
-    fn effect(&self) -> Option<Effect> {
+    fn effect(&self) -> Option<AskedCall> {
         let effect = self.question.asked.effect.as_ref()?;
         let text = store::whole_text(&self.dir.results(), effect).ok()?;
         serde_json::from_str(&text).ok()

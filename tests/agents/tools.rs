@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::services::{Asker, Question};
 use callsheet::context::CompactionTrigger;
 use callsheet::event::{Event, RunStatus};
 use callsheet::message::{Json, ToolResult};
 use callsheet::model::BoxFuture;
+use callsheet::person::{Asker, Question};
 use callsheet::plan::TaskState;
 use callsheet::run::CancelTarget;
 use callsheet::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};

@@ -45,6 +45,16 @@ fn custom_model() {
 }
 
 #[test]
+fn answer_questions() {
+    let expected = "note asks for write_file: true
+note says: It is written.
+Publish the note?
+It rained. true
+";
+    prints("answer_questions", expected);
+}
+
+#[test]
 fn tail_a_run() {
     let expected = " 1 -     run.created
  2 -     run.opened

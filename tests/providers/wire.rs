@@ -12,7 +12,7 @@ use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage
 use callsheet::model::anthropic::{Anthropic, CacheFor};
 use callsheet::model::http::Endpoint;
 use callsheet::model::openai::{KeyHeader, MaxTokensField, OpenAi, OpenAiProfile};
-use callsheet::model::{Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
+use callsheet::model::{Client, Delta, ErrorClass, ModelError, Rendering, Reply, Request};
 use callsheet::spec::capability::Declared;
 use callsheet::spec::{ModelSpec, Thinking, ThinkingMode, fallback_cooldown};
 use callsheet::tool::ToolSpec;
@@ -74,7 +74,7 @@ pub(crate) fn endpoint(url: String) -> Endpoint {
     endpoint
 }
 
-pub(crate) fn client(wire: Wire, endpoint: Endpoint) -> Box<dyn Model> {
+pub(crate) fn client(wire: Wire, endpoint: Endpoint) -> Box<dyn Client> {
     match wire {
         Wire::Anthropic => Box::new(Anthropic::new(endpoint).expect("a client")),
         Wire::OpenAi => {
@@ -83,7 +83,7 @@ pub(crate) fn client(wire: Wire, endpoint: Endpoint) -> Box<dyn Model> {
     }
 }
 
-fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Message]) -> Request {
+fn request(model: &dyn Client, spec: &ModelSpec, system: &str, messages: &[Message]) -> Request {
     let mut view = View::default();
     for message in messages {
         view.push(Json::encode(message)).expect("a message");
@@ -103,7 +103,7 @@ fn request(model: &dyn Model, spec: &ModelSpec, system: &str, messages: &[Messag
     }
 }
 
-pub(crate) async fn call(model: &dyn Model) -> Result<Reply, ModelError> {
+pub(crate) async fn call(model: &dyn Client) -> Result<Reply, ModelError> {
     let request = request(model, &spec(), "Be brief.", &[Message::user("Hello")]);
     model.call(request, &mut |_| {}).await
 }

@@ -23,7 +23,9 @@ use callsheet::journal::file::RunDir;
 use callsheet::journal::reader::Reader;
 use callsheet::journal::torn::Cut;
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
-use callsheet::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
+use callsheet::model::{
+    BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,
+};
 use callsheet::run::{Options, Run, RunEnd, StoppedRun};
 use callsheet::run_state::RunState;
 use callsheet::store::Store;
@@ -276,7 +278,7 @@ impl Tool for FakeTool {
 /// A workspace, and the models and tools that a program brings along.
 pub(crate) struct Setup {
     pub(crate) root: Arc<TempDir>,
-    models: BTreeMap<Name, Arc<dyn Model>>,
+    models: BTreeMap<Name, Arc<dyn Client>>,
     tools: Vec<Arc<dyn Tool>>,
 }
 

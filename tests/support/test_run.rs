@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use callsheet::actor::services::Asker;
 use callsheet::config::{self, Sources};
 use callsheet::event::{Event, Record, RunCompleted, RunStatus, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
@@ -20,7 +19,8 @@ use callsheet::journal::follow::Follower;
 use callsheet::journal::reader::Reader;
 use callsheet::message::{Block, Json, Message, StopReason, ToolResult};
 use callsheet::model::script::{Scene, Script};
-use callsheet::model::{BoxFuture, Model};
+use callsheet::model::{BoxFuture, Client};
+use callsheet::person::Asker;
 use callsheet::plan::TaskState;
 use callsheet::run::{CancelTarget, RunEnd};
 use callsheet::run::{Options, Remote, Run};
@@ -79,7 +79,7 @@ pub(crate) struct TestRun {
     files: Vec<(String, String)>,
     inputs: Vec<(String, String)>,
     tools: Vec<Arc<dyn Tool>>,
-    models: Vec<(Name, Arc<dyn Model>)>,
+    models: Vec<(Name, Arc<dyn Client>)>,
     options: Options,
 }
 
@@ -139,7 +139,7 @@ impl TestRun {
     }
 
     /// Gives the agent of this name a model of the test's own.
-    pub(crate) fn model(mut self, agent: &str, model: Arc<dyn Model>) -> Self {
+    pub(crate) fn model(mut self, agent: &str, model: Arc<dyn Client>) -> Self {
         self.models.push((name(agent), model));
         self
     }

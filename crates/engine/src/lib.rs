@@ -17,6 +17,7 @@ use callsheet_words::{
 
 pub mod actor;
 pub mod config;
+pub mod person;
 pub mod report;
 pub mod run;
 pub mod trust;

@@ -46,7 +46,7 @@ use self::opening::Opening;
 use self::settings::{Flags, machine_settings};
 
 use crate::actor::mail::SupervisorMsg;
-use crate::actor::services::{Asker, Services, Watcher};
+use crate::actor::services::Services;
 use crate::actor::supervisor::{Start, Supervisor};
 use crate::actor::transcript_writer::{self, TranscriptWriter, TranscriptWriterMsg};
 use crate::config::{Config, Diagnostics};
@@ -59,7 +59,8 @@ use crate::journal::line::Position;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::{self, Snapshots};
 use crate::message::Json;
-use crate::model::Model;
+use crate::model::Client;
+use crate::person::{Asker, Watcher};
 use crate::plan::{Plan, PlanError, TaskState};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::{IllegalRecord, RunPhase, RunState, TaskStatus};
@@ -97,7 +98,7 @@ pub struct Options {
     /// Tools in addition to the built-in ones.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Models that the program provides, by their name in the configuration.
-    pub models: BTreeMap<Name, Arc<dyn Model>>,
+    pub models: BTreeMap<Name, Arc<dyn Client>>,
     /// Answers permission questions, and a run with one stays open while nothing but people is left
     /// to wait for. `None`: the key `non_interactive` of `[permissions]` decides.
     pub asker: Option<Arc<dyn Asker>>,

@@ -54,12 +54,15 @@ pub struct Request {
     /// Number of this call of the agent, from 1.
     pub turn: u32,
     /// The rendered head of the request.
+    #[doc(hidden)]
     pub head: Head,
     /// The rendered messages of a view that was checked.
+    #[doc(hidden)]
     pub pieces: Pieces,
     /// The most tokens that the reply may have.
     pub max_output_tokens: u64,
     /// Work that the provider shall do on the context; left out if the protocol cannot express it.
+    #[doc(hidden)]
     pub context: ContextWork,
     /// True if the model may read the tools but call none of them.
     pub no_calls: bool,
@@ -79,6 +82,7 @@ pub struct Reply {
     /// reported none.
     pub usage: Usage,
     /// Facts that the provider reports about the context.
+    #[doc(hidden)]
     pub context: ContextReport,
     /// The error that broke the stream, if one did: the reply has the blocks that were complete.
     pub broken: Option<Box<ModelError>>,
@@ -144,6 +148,7 @@ pub enum Delta<'a> {
     /// A tool call began.
     Tool(&'a str),
     /// The provider has taken the request; its headers tell this of its limits.
+    #[doc(hidden)]
     Taken(Allowance),
     /// The tokens that the call has cost so far, as the provider counted them or estimated from what came. A
     /// call that is cut costs the last of them.
@@ -155,10 +160,7 @@ pub enum Delta<'a> {
 /// The callback that receives the parts of a reply.
 pub type DeltaSink<'a> = &'a mut (dyn for<'d> FnMut(Delta<'d>) + Send);
 
-/// A language model behind a protocol.
-///
-/// An implementation outside this crate needs only [`Model::call`]; [`Request::messages`] gives it
-/// the conversation.
+/// A language model of a program: it answers requests, and callsheet does the rest.
 ///
 /// ```
 /// # mod callsheet { pub use callsheet_models::model::*; pub use callsheet_words::message::*; }
@@ -183,6 +185,21 @@ pub type DeltaSink<'a> = &'a mut (dyn for<'d> FnMut(Delta<'d>) + Send);
 /// }
 /// ```
 pub trait Model: Send + Sync {
+    /// Makes one attempt to answer. Dropping the future ends it. What the reply consists of may be given to
+    /// `deltas` as it comes, for whoever watches.
+    ///
+    /// # Errors
+    /// Returns an error if no block of the reply was complete; [`ErrorClass`] lists the classes.
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>>;
+}
+
+/// A client of models behind a protocol, which also decides how a request is written. Each [`Model`] is one, with
+/// callsheet's own form of a request.
+pub trait Client: Send + Sync {
     /// Renders the part of an agent's requests that does not change.
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         canonical_head(spec, system, tools)
@@ -225,6 +242,16 @@ pub trait Model: Send + Sync {
     ) -> BoxFuture<'a, Result<Reply, ModelError>>;
 }
 
+impl<M: Model> Client for M {
+    fn call<'a>(
+        &'a self,
+        request: Request,
+        deltas: DeltaSink<'a>,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Model::call(self, request, deltas)
+    }
+}
+
 /// Renders a head in callsheet's own form: `{"system":...,"tools":[...]}`.
 #[must_use]
 pub fn canonical_head(_spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
@@ -240,14 +267,14 @@ pub fn canonical_piece(message: &Json) -> Piece {
 }
 
 impl Request {
-    /// Returns the conversation, for models that keep the default renderings.
+    /// Returns the conversation, as callsheet shows it to a [`Model`].
     #[must_use]
     pub fn messages(&self) -> Vec<Message> {
         let parse = |piece: &Piece| serde_json::from_slice(&piece.bytes).ok();
         self.pieces.iter().filter_map(parse).collect()
     }
 
-    /// Returns the system prompt, for models that keep the default head.
+    /// Returns the system prompt, as callsheet gives it to a [`Model`].
     #[must_use]
     pub fn system(&self) -> String {
         let head: Option<serde_json::Value> = serde_json::from_slice(&self.head.0).ok();

@@ -24,6 +24,7 @@ pub mod workspace;
 pub mod wrapper;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,41 +50,82 @@ use crate::turn::{FileChange, Process};
 /// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// Context of a call: everything that the call may use.
+/// Context of a call: what the call may use.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     /// Files that the call may touch.
+    #[doc(hidden)]
     pub workspace: Arc<Workspace>,
     /// Result store for the full output of the call.
+    #[doc(hidden)]
     pub store: Arc<Store>,
     /// The identity of the call.
+    #[doc(hidden)]
     pub key: CallKey,
     /// Environment variables for the processes of the call.
+    #[doc(hidden)]
     pub env: Environment,
     /// What the agent's model reads besides text.
+    #[doc(hidden)]
     pub media: Arc<[Media]>,
     /// What the decision rested on that the call may run.
+    #[doc(hidden)]
     pub basis: Basis,
     /// Skill folders that the agent may load.
+    #[doc(hidden)]
     pub skills: Arc<[String]>,
     /// Time limit of the call.
     pub timeout: Duration,
     /// Time that a process has to end after the polite signal (SIGTERM).
+    #[doc(hidden)]
     pub grace_period: Duration,
     /// Time that a command in a wrapper has to end after this process has died.
+    #[doc(hidden)]
     pub orphan_grace: Duration,
     /// Token that fires when the call has to end.
+    #[doc(hidden)]
     pub cancel: CancellationToken,
     /// Receiver of the announcement that the effect begins, for tools that announce themselves.
+    #[doc(hidden)]
     pub announce: Arc<dyn Announce>,
     /// The files that searches must not find.
+    #[doc(hidden)]
     pub unseen: Unseen,
     /// The sandbox of commands.
+    #[doc(hidden)]
     pub sandbox: Sandbox,
     /// True if the call may change no files of the workspace.
+    #[doc(hidden)]
     pub read_only: bool,
     /// Program that runs commands as a wrapper. If absent, this process runs them.
+    #[doc(hidden)]
     pub wrapper: Option<Arc<Wrapper>>,
+}
+
+impl ToolContext {
+    /// Returns the key of the call, which no other call has. A call that is made again after a crash has
+    /// it too, so it serves as a key that keeps an effect from happening twice.
+    #[must_use]
+    pub fn call(&self) -> String {
+        self.key.to_string()
+    }
+
+    /// Returns the folder in which the run works, without links.
+    #[must_use]
+    pub fn workspace_path(&self) -> &Path {
+        self.workspace.root_path()
+    }
+
+    /// Returns true if the call may change no files of the workspace.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Waits until the call has to end: it was cancelled, or its time is over. A tool that does not look is dropped.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
 }
 
 /// Receives the announcement that a call begins.

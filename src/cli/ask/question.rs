@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
-use crate::actor::services::Question;
 use crate::message::Json;
 use crate::permission::Rule;
+use crate::person::Question;
 use crate::printable::{MARK, is_hidden};
 use crate::tool::basis::Script;
 

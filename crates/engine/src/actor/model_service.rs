@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::call_machine::standing::{Models, Rules, Standing};
 use crate::id::Name;
-use crate::model::Model;
+use crate::model::Client;
 use crate::policy::RetryPolicy;
 use crate::spec::ModelSpec;
 use crate::spec::capability::Capabilities;
@@ -19,7 +19,7 @@ pub struct ModelService {
     /// The settings of the model: its name, provider, window and prices.
     pub spec: ModelSpec,
     /// The client that calls it.
-    pub model: Arc<dyn Model>,
+    pub model: Arc<dyn Client>,
     /// The policy for retries of its calls.
     pub retry: RetryPolicy,
     /// True if the gateway makes all calls wait after a 429 of one.
@@ -35,7 +35,7 @@ pub struct ModelService {
 impl ModelService {
     /// Creates a service of a model whose provider has no known capabilities.
     #[must_use]
-    pub fn new(spec: ModelSpec, model: Arc<dyn Model>, retry: RetryPolicy) -> Self {
+    pub fn new(spec: ModelSpec, model: Arc<dyn Client>, retry: RetryPolicy) -> Self {
         let standing = Standing::new(spec.fallback_cooldown, Instant::now().into_std());
         let (shares_pauses, waits_for_quota) = (true, true);
         let (standing, falls) = (Mutex::new(standing), watch::Sender::new(0));

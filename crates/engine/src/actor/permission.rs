@@ -7,13 +7,13 @@ use serde_json::json;
 use super::hooks;
 use super::mail::SupervisorMsg;
 use super::questions::{self, Here};
-use super::services::{Effect, Question};
 use super::step::StepContext;
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
 use crate::own_tool::{OwnTool, Permission, WaitsFor};
 use crate::permission::{NonInteractive, Rule, Subject, Verdict};
+use crate::person::{AskedCall, Question};
 use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
 use crate::tool::basis::{Basis, Before, Script};
@@ -308,7 +308,7 @@ async fn ask(
 
 /// Returns all that a call would do, as it is recorded: whoever answers is shown it.
 async fn effect(context: &StepContext, question: &Question) -> Output {
-    let mut effect = json!(Effect::of(question));
+    let mut effect = json!(AskedCall::of(question));
     context.services.secrets.redact_value(&mut effect);
     context.services.bounded(Output::whole(effect.to_string())).await
 }

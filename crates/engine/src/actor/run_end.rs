@@ -64,6 +64,7 @@ impl Completed {
     }
 
     /// Returns the state of the run, its tasks and its agents.
+    #[doc(hidden)]
     #[must_use]
     pub fn state(&self) -> &RunState {
         &self.state

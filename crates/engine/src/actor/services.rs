@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 
 use super::addresses::Addresses;
@@ -25,23 +24,20 @@ use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
-use crate::message::Json;
 use crate::output::Output;
-use crate::permission::Subject;
+use crate::person::{Asker, Watcher};
 use crate::redaction::Secrets;
 use crate::spec::hooks::HookSpec;
 use crate::spec::run_by_others::ChangedForOthers;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
-use crate::tool::Change;
 use crate::tool::Toolbox;
-use crate::tool::basis::Script;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::survey::watch::Watch;
 use crate::tool::under_way::UnderWay;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
-use crate::turn::question::{ApprovalAnswered, Verdict};
+use crate::turn::question::Verdict;
 use crate::turn_machine::lost::LostCalls;
 
 /// The values that the actors of one run share, and the handles by which they send mail.
@@ -115,16 +111,6 @@ pub struct Services {
     pub span: tracing::Span,
 }
 
-/// Watches the replies of models while they arrive. What it sees is not recorded: a reply that
-/// breaks off may come again.
-pub trait Watcher: Send + Sync + std::fmt::Debug {
-    /// Takes a part of a reply. Called within the model call, so it must not block.
-    fn arrived(&self, agent: &AgentId, delta: crate::model::Delta<'_>);
-
-    /// Takes that no more parts of the reply come.
-    fn ended(&self, agent: &AgentId);
-}
-
 /// Checks the tasks that agents propose against the configuration of the run.
 pub trait Planner: Send + Sync + std::fmt::Debug {
     /// Reads the tasks that `by`, an agent of this definition, proposes as TOML. Blocks while it reads
@@ -152,82 +138,6 @@ pub struct Proposed {
     pub files: BTreeMap<String, String>,
     /// True if they may be added without the approval of a person.
     pub is_allowed: bool,
-}
-
-/// A question to a person: may this call run? Everything in it may be hostile text of a model.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The agent that wants to make the call.
-    pub agent: AgentId,
-    /// The tool.
-    pub tool: String,
-    /// The arguments, as the model wrote them.
-    pub input: Json,
-    /// The texts that the rules judge, such as a command and its parts, or a path.
-    pub texts: Vec<String>,
-    /// What the call does, as the rules see it.
-    pub subject: Subject,
-    /// The rule that asks; `None` if no rule allows the call.
-    pub rule: Option<String>,
-    /// The change that the call would make to a file, if its tool can tell.
-    pub change: Option<Change>,
-    /// The files of the workspace that the call would run.
-    pub scripts: Vec<Script>,
-}
-
-/// All that a call would do, as a question records it for whoever answers from elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Effect {
-    /// The tool.
-    pub tool: String,
-    /// The arguments, as the model wrote them.
-    pub input: Json,
-    /// The texts that the rules judge.
-    pub texts: Vec<String>,
-    /// The whole command that the call runs, if it runs one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// The rule that asks.
-    pub rule: Option<String>,
-    /// The change that the call would make to a file.
-    pub change: Option<Change>,
-    /// The files of the workspace that the call would run.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub scripts: Vec<Script>,
-}
-
-impl Effect {
-    /// Returns the effect of the call that a question is about.
-    #[must_use]
-    pub fn of(question: &Question) -> Self {
-        let Question { tool, input, texts, subject, rule, change, scripts, .. } = question.clone();
-        Self { tool, input, texts, command: subject.whole, rule, change, scripts }
-    }
-
-    /// Returns the question of an agent about a call with this effect, to show it.
-    #[must_use]
-    pub fn asked_by(self, agent: AgentId) -> Question {
-        let Self { tool, input, texts, command, rule, change, scripts } = self;
-        let subject = Subject { whole: command, ..Subject::default() };
-        Question { agent, tool, input, texts, subject, rule, change, scripts }
-    }
-}
-
-/// Asks a person whether a tool call may run.
-pub trait Asker: Send + Sync + std::fmt::Debug {
-    /// Asks, and waits for the answer: true if the call may run. The future may be dropped: then
-    /// nobody waits for the answer any more.
-    fn ask(&self, question: Question) -> crate::model::BoxFuture<'_, bool>;
-
-    /// Returns the name of the person, for the records.
-    fn who(&self) -> String {
-        "terminal".to_owned()
-    }
-
-    /// Takes that somebody else answered a question of this agent first.
-    fn answered_elsewhere(&self, agent: &AgentId, answer: &ApprovalAnswered) {
-        let _ = (agent, answer);
-    }
 }
 
 impl Services {

@@ -17,7 +17,7 @@ use crate::context::view::View;
 use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::message::{Json, Message, Usage};
-use crate::model::{Allowance, Delta, ErrorClass, Model, ModelError, Rendering, Reply, Request};
+use crate::model::{Allowance, Client, Delta, ErrorClass, ModelError, Rendering, Reply, Request};
 use crate::redaction::Secrets;
 use crate::spec::capability::{Declared, ModelFacts};
 use crate::spec::{ModelSpec, ThinkingMode};
@@ -148,7 +148,7 @@ fn is_worth_another(error: &ModelError) -> bool {
         && error.retry_after.is_none_or(|pause| pause <= LONGEST_PAUSE)
 }
 
-async fn call(client: &dyn Model, spec: &ModelSpec) -> Result<Reached, ModelError> {
+async fn call(client: &dyn Client, spec: &ModelSpec) -> Result<Reached, ModelError> {
     let facts = match &spec.capabilities {
         Declared::Probe => Some(client.facts(spec).await),
         Declared::Listed(_) => None,
@@ -171,7 +171,7 @@ async fn call(client: &dyn Model, spec: &ModelSpec) -> Result<Reached, ModelErro
     Ok(Reached { first_token, took: start.elapsed(), usage, allowance, facts })
 }
 
-fn request(client: &dyn Model, spec: &ModelSpec) -> Result<Request, ModelError> {
+fn request(client: &dyn Client, spec: &ModelSpec) -> Result<Request, ModelError> {
     let own_error = |text: String| ModelError::new(ErrorClass::Fatal, text);
     let mut view = View::default();
     let hello = Json::encode(&Message::user("Answer with the word: yes"));

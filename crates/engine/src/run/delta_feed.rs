@@ -11,9 +11,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::actor::services::Watcher;
 use crate::id::AgentId;
 use crate::model::Delta;
+use crate::person::Watcher;
 
 /// The most parts that wait for a slow process: some seconds of text of thirty agents.
 const MOST_WAITING: usize = 4096;

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use super::{Options, Run, StartError, StoppedRun};
 use crate::config::{self, Sources};
 use crate::id::{BadName, Name};
+use crate::journal::file::RunDir;
 use crate::model::Model;
+use crate::person::{Asker, Watcher};
 use crate::tool::Tool;
 
 /// Builder of a run: a configuration, and what the program provides for it.
@@ -98,6 +100,43 @@ impl Launch {
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.sources.extra_tools.push(tool.spec().name.clone());
         self.options.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Asks this person whether a call of a tool may run, where the rules of `[permissions]` ask. A run with a
+    /// person stays open while nothing but people is left to wait for.
+    #[must_use]
+    pub fn asker(mut self, asker: impl Asker + 'static) -> Self {
+        self.options.asker = Some(Arc::new(asker));
+        self
+    }
+
+    /// Gives the replies of models to `watcher` while they arrive.
+    #[must_use]
+    pub fn watcher(mut self, watcher: impl Watcher + 'static) -> Self {
+        self.options.watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Keeps the run open while it waits for people, who answer by [`Remote::answer`](super::Remote::answer);
+    /// otherwise it pauses.
+    #[must_use]
+    pub fn stays_open(mut self) -> Self {
+        self.options.stays_open = true;
+        self
+    }
+
+    /// Runs what does not depend on a failed task too.
+    #[must_use]
+    pub fn keep_going(mut self) -> Self {
+        self.options.keep_going = true;
+        self
+    }
+
+    /// Reuses the results of an earlier run for tasks that are made from the same content.
+    #[must_use]
+    pub fn reuse(mut self, run: RunDir) -> Self {
+        self.options.reuse = Some(run);
         self
     }
 

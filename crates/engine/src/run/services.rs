@@ -16,7 +16,7 @@ use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::{GatewaySettings, OnQuota, Rules};
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
-use crate::actor::services::{Services, Watcher};
+use crate::actor::services::Services;
 use crate::actor::spans;
 use crate::config::{Config, ProviderKind, ProviderSpec, is_secret};
 use crate::context::layers::preset::Preference;
@@ -26,13 +26,14 @@ use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::file::RunDir;
-use crate::model::Model;
+use crate::model::Client;
 use crate::model::anthropic::{Anthropic, CacheFor};
 use crate::model::http::{Endpoint, Key};
 use crate::model::openai::OpenAi;
 use crate::model::responses::Responses;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
+use crate::person::Watcher;
 use crate::policy::RetryPolicy;
 use crate::redaction::{Secrets, texts_of_address, texts_of_header, texts_of_variable};
 use crate::run_state::quotas::Quotas;
@@ -66,7 +67,7 @@ impl Prepared {
     /// Makes the clients of the providers, asks them what their models can do, and opens the
     /// workspace.
     pub(super) async fn prepare(config: &Config, options: &Options) -> Result<Self, StartError> {
-        let mut clients: HashMap<Name, Arc<dyn Model>> = HashMap::new();
+        let mut clients: HashMap<Name, Arc<dyn Client>> = HashMap::new();
         let mut known = Vec::new();
         let mut gateways = Vec::new();
         for (name, spec) in &config.models {
@@ -216,7 +217,7 @@ enum Use {
 /// assumed to have none: if it cannot answer calls either, these fail by themselves.
 async fn service(
     mut spec: ModelSpec,
-    model: Arc<dyn Model>,
+    model: Arc<dyn Client>,
     (retry, rules, holds_to_schema): (RetryPolicy, Rules, bool),
     used: Use,
     strategy: &StrategySettings,
@@ -326,7 +327,7 @@ fn workspace(config: &Config, protected: &[PathBuf]) -> Result<Workspace, StartE
 }
 
 /// Makes the client of a provider.
-pub(super) fn client(spec: &ProviderSpec) -> Result<Arc<dyn Model>, StartError> {
+pub(super) fn client(spec: &ProviderSpec) -> Result<Arc<dyn Client>, StartError> {
     let failed = |reason: String| StartError::Provider { provider: spec.name.clone(), reason };
     let endpoint = || {
         let mut endpoint = Endpoint::new(spec.base_url.clone());

@@ -24,7 +24,7 @@ use crate::model::http::{
 use crate::model::openai::reasoning;
 use crate::model::responses::phase;
 use crate::model::{
-    BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
+    BoxFuture, Client, DeltaSink, ErrorClass, Head, ModelError, Piece, Reply, Request,
 };
 use crate::spec::capability::{Declared, ModelFacts};
 use crate::spec::{ModelSpec, ThinkingMode};
@@ -144,7 +144,7 @@ impl Anthropic {
     }
 }
 
-impl Model for Anthropic {
+impl Client for Anthropic {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         render_head(spec, self.cache_for, system, "", tools)
     }

@@ -18,7 +18,7 @@ use crate::model::http::{
     Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
     with_extra,
 };
-use crate::model::{BoxFuture, DeltaSink, Head, Model, ModelError, Piece, Reply, Request};
+use crate::model::{BoxFuture, Client, DeltaSink, Head, ModelError, Piece, Reply, Request};
 use crate::spec::ModelSpec;
 use crate::tool_spec::ToolSpec;
 
@@ -143,7 +143,7 @@ impl OpenAi {
     }
 }
 
-impl Model for OpenAi {
+impl Client for OpenAi {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         render_head(&self.profile, spec, &[system], tools)
     }

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::context::sending::validity::{Sendable, Sent};
 use crate::message::Json;
 use crate::message::media::{Media, readable};
-use crate::model::{Model, Piece};
+use crate::model::{Client, Piece};
 
 /// The rendered messages of a checked view, the oldest first.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Rendered {
 impl Rendering {
     /// Renders the messages that are new or changed since the last call, for a model that reads these
     /// media besides text, and returns all pieces.
-    pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Model, media: &[Media]) -> Pieces {
+    pub fn render(&mut self, view: &Sendable<'_>, model: &dyn Client, media: &[Media]) -> Pieces {
         let render = |message: Json| model.piece(&readable(&message, media));
         let mut pieces = Vec::with_capacity(self.0.len() + 2);
         let mut moved: Option<HashMap<u64, Rendered>> = None;

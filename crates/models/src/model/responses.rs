@@ -22,7 +22,7 @@ use crate::model::http::{
 };
 use crate::model::openai::{OpenAiProfile, PDF_NAME, cache_key, error_text, joined};
 use crate::model::{
-    BoxFuture, DeltaSink, ErrorClass, Head, Model, ModelError, Piece, Reply, Request,
+    BoxFuture, Client, DeltaSink, ErrorClass, Head, ModelError, Piece, Reply, Request,
 };
 use crate::spec::ModelSpec;
 use crate::spec::capability::Capability;
@@ -55,7 +55,7 @@ impl Responses {
     }
 }
 
-impl Model for Responses {
+impl Client for Responses {
     fn head(&self, spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> Head {
         render_head(&self.profile, spec, system, "", tools)
     }

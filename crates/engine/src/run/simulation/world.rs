@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::config::{self, Config, Sources};
 use crate::id::{CallKey, Name};
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
-use crate::model::{BoxFuture, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
+use crate::model::{BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request};
 use crate::run::answers::LeftAnswer;
 use crate::run_state::questions::Question;
 use crate::tool::spool::Spool;
@@ -125,7 +125,7 @@ impl World {
     }
 
     pub(super) fn options(self: &Arc<Self>) -> super::super::Options {
-        let main: Arc<dyn Model> = Arc::new(Provider(self.clone()));
+        let main: Arc<dyn Client> = Arc::new(Provider(self.clone()));
         super::super::Options {
             run_id: Some(self.run()),
             keep_going: true,
