@@ -1,28 +1,29 @@
 //! The template language: MiniJinja, in which the use of an undefined value is an error.
 //!
-//! No other module may name `minijinja`, except those below this one: `argument`, the filters in `paths`, the
-//! bounds in `bounds`, the values that it is given in `known`, and the texts of values in `text`. Owns the filters that callsheet adds. A template sees only the values it is given: no files, no clock, no
+//! No other module may name `minijinja`, except those below this one: `argument`, the filters in `filters` and
+//! `paths`, what an evaluation may cost in `meter`, the instructions that keep to that in `bounds`, the values
+//! that it is given in `known`, and the texts of values in `text`. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
 pub mod argument;
 mod bounds;
+mod filters;
 mod known;
+mod meter;
 mod paths;
 mod text;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value as Cell};
+use minijinja::value::Value as Cell;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
-use parking_lot::Mutex;
-use regex::Regex;
 use serde_json::Value;
 
-pub use self::bounds::{Stop, until};
 pub use self::known::{Known, Values};
+pub use self::meter::{Stop, until};
 use crate::foreign;
 
 /// The most instructions that one rendering may take: it stops an endless loop in a template within
@@ -37,14 +38,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     // MiniJinja would otherwise drop the newline at the end of a template.
     environment.set_syntax(syntax());
     environment.set_fuel(Some(FUEL));
-    environment.add_filter("find", find);
-    environment.add_filter("find_all", find_all);
-    environment.add_filter("from_json", from_json);
-    environment.add_filter("cluster", paths::cluster);
-    environment.add_filter("default", text::default);
-    environment.add_filter("d", text::default);
-    environment.add_filter("join", text::join);
-    environment.add_filter("string", text::string);
+    filters::add(&mut environment);
     bounds::prepare(&mut environment);
     environment
 });
@@ -200,53 +194,6 @@ fn lacks(before: &str, name: &str, refusal: ErrorKind) -> bool {
     let tried = ENVIRONMENT.compile_expression(&used);
     let tried = tried.and_then(|tried| tried.eval(minijinja::context! { x => 1 }));
     tried.is_err_and(|error| error.kind() == refusal)
-}
-
-/// The most compiled patterns that are kept: far more than one file of templates has.
-const PATTERNS_KEPT: usize = 256;
-
-/// Compiled patterns by their text. Compiling a pattern takes far longer than using it, and the
-/// same templates are rendered every turn.
-static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
-
-fn pattern(text: &str) -> Result<Regex, minijinja::Error> {
-    if let Some(known) = PATTERNS.lock().get(text) {
-        return Ok(known.clone());
-    }
-    // Compiled without the lock, so that other templates need not wait.
-    let regex = Regex::new(text)
-        .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
-    let mut kept = PATTERNS.lock();
-    if kept.len() >= PATTERNS_KEPT {
-        kept.clear();
-    }
-    kept.insert(text.to_owned(), regex.clone());
-    Ok(regex)
-}
-
-/// `text | find(regex)`: the first match (its first group, if it has one), or none.
-fn find(text: &str, regex: &str) -> Result<Option<String>, minijinja::Error> {
-    let found = pattern(regex)?.captures(text);
-    Ok(found.and_then(|c| c.get(1).or_else(|| c.get(0)).map(|m| m.as_str().to_owned())))
-}
-
-/// `text | find_all(regex)`: every match (its first group, if it has one), in order.
-fn find_all(text: &str, regex: &str) -> Result<Vec<String>, minijinja::Error> {
-    let regex = pattern(regex)?;
-    let mut found = Vec::new();
-    for captures in regex.captures_iter(text) {
-        bounds::go_on()?;
-        let matched = captures.get(1).or_else(|| captures.get(0));
-        found.extend(matched.map(|matched| matched.as_str().to_owned()));
-    }
-    Ok(found)
-}
-
-/// `text | from_json`: the value of a JSON text.
-fn from_json(text: &str) -> Result<Cell, minijinja::Error> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| minijinja::Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-    Ok(Cell::from(Serde(value)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use minijinja::value::{Kwargs, Rest, Value as Cell, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
+use super::meter;
+
 /// Returns the text of a value.
 ///
 /// # Errors
@@ -78,6 +80,7 @@ pub(super) fn join(
             text.push_str(&between);
         }
         text.push_str(&of(&item)?);
+        meter::fits(text.len())?;
     }
     Ok(text)
 }
