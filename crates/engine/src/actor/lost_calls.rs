@@ -184,6 +184,10 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
     {
         return Some(known);
     }
+    let never_began = || match process {
+        Some(process) => wrapper::never_began(&traces.store, &call.key, process),
+        None => begun.is_none(),
+    };
     let known = match kept {
         // The cancelled part does not count: the call is made again as a whole.
         Some((Ok(output), _)) if output.was_cancelled() && call.effect.is_repeatable() => {
@@ -197,8 +201,8 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
             let output = ToolOutput::error(error.told());
             return Some(adopted(turn, &call, output, took));
         }
-        // "No start on record" holds only where no record is missing.
-        None if begun.is_none() && !traces.lost.may_have_begun(&call.key, announced) => {
+        // "No start on record", and "this start came to nothing", hold only where no record is missing.
+        None if never_began() && !traces.lost.may_have_begun(&call.key, announced) => {
             return None;
         }
         None => {

@@ -1,4 +1,5 @@
-//! The spool: the result of a call, kept durably from the end of the call until it is recorded.
+//! The spool: the result of a call, kept durably from the end of the call until it is recorded, or a note that
+//! the call never began.
 //!
 //! Everything here blocks: call it off the runtime.
 
@@ -53,6 +54,24 @@ impl<'a> Spool<'a> {
         bytes: &[u8],
         room: Option<ResultRoom>,
     ) -> io::Result<()> {
+        self.keep(&Self::result_name(key), bytes, room)
+    }
+
+    /// Keeps a note durably, like a result, that the process which was to make a call ended without
+    /// having begun.
+    ///
+    /// # Errors
+    /// Returns an error if the disk refuses the note.
+    pub fn keep_unbegun(
+        &self,
+        key: &CallKey,
+        bytes: &[u8],
+        room: Option<ResultRoom>,
+    ) -> io::Result<()> {
+        self.keep(&Self::unbegun_name(key), bytes, room)
+    }
+
+    fn keep(&self, name: &str, bytes: &[u8], room: Option<ResultRoom>) -> io::Result<()> {
         let at_once = self.0.without_patience();
         let mut scratch = match room {
             Some(ResultRoom(scratch)) => scratch,
@@ -61,7 +80,7 @@ impl<'a> Spool<'a> {
         disk::write_all(&mut scratch.file, bytes)?;
         // The space that was taken is larger than most results: release the rest.
         scratch.file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
-        scratch.keep_as(&at_once, self.0.scratch_dir(), &Self::result_name(key))
+        scratch.keep_as(&at_once, self.0.scratch_dir(), name)
     }
 
     /// Returns the result of a call, if one was kept.
@@ -69,7 +88,19 @@ impl<'a> Spool<'a> {
     /// # Errors
     /// Returns an error if the kept result cannot be read.
     pub fn kept_result(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
-        let file = match disk::open(&self.0.scratch_dir().join(Self::result_name(key))) {
+        self.kept(&Self::result_name(key))
+    }
+
+    /// Returns the note that a call never began, if one was kept.
+    ///
+    /// # Errors
+    /// Returns an error if the kept note cannot be read.
+    pub fn kept_unbegun(&self, key: &CallKey) -> io::Result<Option<Vec<u8>>> {
+        self.kept(&Self::unbegun_name(key))
+    }
+
+    fn kept(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let file = match disk::open(&self.0.scratch_dir().join(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
@@ -78,10 +109,10 @@ impl<'a> Spool<'a> {
         Ok(Some(bytes))
     }
 
-    /// Removes the result of a call that is recorded now, if one was kept, and the space that was
-    /// taken for it.
+    /// Removes what was kept of a call whose result is recorded now, and the space that was taken for
+    /// it.
     pub fn forget_result(&self, key: &CallKey) {
-        for name in [Self::result_name(key), Self::room_name(key)] {
+        for name in [Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)] {
             // A file that cannot be removed goes with the others when the run ends.
             let _gone = std::fs::remove_file(self.0.scratch_dir().join(name));
         }
@@ -99,6 +130,10 @@ impl<'a> Spool<'a> {
 
     fn result_name(key: &CallKey) -> String {
         format!("{key}.json")
+    }
+
+    fn unbegun_name(key: &CallKey) -> String {
+        format!("{key}.unbegun")
     }
 
     fn room_name(key: &CallKey) -> String {

@@ -5,7 +5,8 @@
 //! group of the command. It waits until the call is recorded, runs the command, keeps the result
 //! durably in the spool, and only then reports it. Its stdin is a pipe from the parent: when the
 //! pipe ends, the parent is gone. The wrapper then gives its command a grace to end, keeps the
-//! result for the next owner of the run, and kills its group and itself.
+//! result for the next owner of the run, and kills its group and itself. If the command had not begun, it
+//! keeps a note of that instead: it may then begin as if for the first time.
 //!
 //! Owns the protocol between the two. The parent sends a line of JSON with the job, then `go`, and
 //! `cancel` if the call is cancelled; the wrapper answers with the result in the form in which it
@@ -33,6 +34,7 @@ use crate::id::CallKey;
 use crate::redaction::Secrets;
 use crate::store::Store;
 use crate::tool::spool::Spool;
+use crate::turn::Process;
 
 /// First argument of a process that is to serve as a wrapper. The other arguments are the namespaces
 /// of its command, the workspace root, the scratch directory with the spool, and the folder of
@@ -101,6 +103,8 @@ pub(super) async fn perform(order: Order, context: &ToolContext) -> Result<ToolO
 #[derive(Debug, Serialize, Deserialize)]
 struct Job {
     key: CallKey,
+    /// This wrapper, as the beginning of the call is recorded.
+    process: Process,
     work: Work,
     grace_period: Duration,
     /// Time for which a command may still run when the parent is gone.
@@ -160,6 +164,19 @@ pub fn spooled(
     let kept = Kept::read(&bytes, key)?;
     let took = Duration::from_millis(kept.took_ms);
     Ok(Some((kept.result(), took)))
+}
+
+/// Returns true if the wrapper that was to make a call noted that its command never began: its parent was gone
+/// before it said so. Only the note of the wrapper whose process is recorded counts, because an earlier process
+/// of the run may have left one for the same call. Blocks.
+#[must_use]
+pub fn never_began(store: &Store, key: &CallKey, process: Process) -> bool {
+    let noted = Spool::of(store).kept_unbegun(key).unwrap_or_else(|error| {
+        tracing::warn!(%key, %error, "a note about a call cannot be read");
+        None
+    });
+    let noted = noted.and_then(|bytes| serde_json::from_slice::<Process>(&bytes).ok());
+    noted == Some(process)
 }
 
 /// Returns the arguments for a wrapper process.

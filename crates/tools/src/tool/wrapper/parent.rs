@@ -114,8 +114,9 @@ struct Started {
 impl Started {
     /// Starts a wrapper and sends it the job.
     async fn new(wrapper: &Wrapper, work: Work, context: &ToolContext) -> Result<Self, ToolError> {
-        let job = Job {
+        let job = |process| Job {
             key: context.key.clone(),
+            process,
             work,
             grace_period: context.grace_period,
             orphan_grace: context.orphan_grace,
@@ -125,7 +126,7 @@ impl Started {
         let start = async {
             let spawn = || Self::spawn(wrapper, context);
             let mut started = room::start(&context.cancel, spawn).await?;
-            started.tell(&serde_json::to_string(&job)?).await?;
+            started.tell(&serde_json::to_string(&job(started.process))?).await?;
             Ok(started)
         };
         let what = || "start the wrapper of a command".to_owned();

@@ -128,7 +128,7 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
     let store = Arc::new(store.redacting(secrets.clone()));
     let is_kept = matches!(job.work, Work::Command(_));
     // Taking the space costs no time: the parent records meanwhile that the command begins.
-    let room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
+    let mut room = if is_kept { Spool::of(&store).take_room(&job.key).ok() } else { None };
     let temporary = job.sandbox.as_ref().map(Temporary::new).transpose()?;
     let enclosure = job.sandbox.clone().map(|policy| {
         let temporary = temporary.as_ref().map(|folder| folder.place().clone());
@@ -155,7 +155,12 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
         context.announce.announce(None).await?;
         ended
     };
-    let ended = perform(work, &context, &mut control, &go).await;
+    let never_began = || {
+        let note = serde_json::to_vec(&job.process).unwrap_or_default();
+        // Without the note nobody knows if the command began.
+        let _unkept = is_kept.then(|| Spool::of(&store).keep_unbegun(&job.key, &note, room.take()));
+    };
+    let ended = perform(work, &context, &mut control, &go, never_began).await;
     let began = gone.borrow().unwrap_or_else(Instant::now);
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
@@ -232,13 +237,14 @@ async fn work(work: Work, context: &ToolContext) -> Result<ToolOutput, ToolError
 }
 
 /// Does the work and returns its end. Tells `go` when the parent lets it begin. If the parent goes
-/// away, work that has begun may still end within the orphan grace; then the group is killed, this
-/// process included.
+/// away, work that has begun may still end within the orphan grace, and of work that has not it is told that
+/// it never will; then the group is killed, this process included.
 async fn perform(
     work: impl Future<Output = Result<ToolOutput, ToolError>>,
     context: &ToolContext,
     control: &mut Control,
     go: &watch::Sender<Option<Instant>>,
+    never_began: impl FnOnce(),
 ) -> Result<ToolOutput, ToolError> {
     let mut work = pin!(work);
     loop {
@@ -253,9 +259,11 @@ async fn perform(
     }
     // Whoever reads what callsheet printed shall not wait for this process.
     let _still_open = std::fs::File::create("/dev/null").map(rustix::stdio::dup2_stderr);
+    // Nothing can let the work begin any more: all that was said has been read.
     let has_begun = go.borrow().is_some();
-    let grace = if has_begun { context.orphan_grace } else { Duration::ZERO };
-    if let Ok(ended) = tokio::time::timeout(grace, work).await {
+    if !has_begun {
+        never_began();
+    } else if let Ok(ended) = tokio::time::timeout(context.orphan_grace, work).await {
         return ended;
     }
     // The whole group is killed at once: dropping the work would end its processes one by one.
