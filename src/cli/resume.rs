@@ -20,7 +20,7 @@ use crate::journal::torn::{self, Cut, CutError};
 use crate::journal::{snapshot, walk, witness};
 use crate::printable;
 use crate::report;
-use crate::run::outlook::{self, Prospect, Verdict};
+use crate::run::outlook::{self, Prospect};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
 
@@ -70,9 +70,7 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
         let (before, now) = both(project, created, &dir, (&verb.trusting).into())?;
         let prospects =
             stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&dir), &error))?;
-        let stands =
-            |p: &Prospect| matches!(p.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
-        if stopped.completed().is_none() || !prospects.iter().all(stands) {
+        if stopped.completed().is_none() || !prospects.iter().all(Prospect::stands) {
             stopped = stopped
                 .accept(&before, &now)
                 .map_err(|error| refused(project, Some(&dir), &error))?;

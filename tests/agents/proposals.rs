@@ -254,3 +254,16 @@ fn what_a_proposed_task_says_of_its_work_holds_from_the_first_moment() {
         assert!(!desk.path().join("made").exists(), "{}{}", resumed.out, resumed.err);
     }
 }
+
+#[test]
+fn a_new_run_that_reuses_results_has_the_proposed_tasks_too() {
+    let desk = allowing(PLAN);
+    desk.good(&["run"]);
+    desk.good(&["run", "--reuse"]);
+    let state = |task: &str| {
+        let row = &desk.json(&["show", &format!("desk/{task}"), "--json"])[0];
+        row["state"].as_str().expect("a state").to_owned()
+    };
+    let tasks = ["early", "plan", "each[0]", "each[1]", "sum"];
+    assert_eq!(tasks.map(state), ["reused", "completed", "reused", "reused", "reused"]);
+}

@@ -198,3 +198,17 @@ async fn a_call_that_is_cut_costs_what_its_stream_had_told() {
 async fn a_call_that_is_cut_costs_an_estimate_where_nothing_was_told() {
     cuts(Wire::OpenAi).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_under_way_at_the_place_of_a_fork_is_in_the_bill_of_the_other_run() {
+    let provider = provider(1).await;
+    let desk = desk(&provider, Wire::Anthropic, "");
+    let run = desk.call(&["run"]);
+    assert_eq!((run.code, provider.count()), (0, 1), "{}", run.err);
+    let seq = of(&desk, "model.requested")[0]["seq"].clone();
+    let fork = desk.call(&["fork", &format!("desk@{seq}")]);
+    assert_eq!((fork.code, provider.count()), (0, 2), "{}", fork.err);
+    let bill = bill(&desk);
+    assert_eq!((&bill["requests"], &bill["unsettled_requests"]), (&1.into(), &0.into()));
+    assert!(!desk.good(&["cost"]).contains("not in it"), "{}", desk.good(&["cost"]));
+}

@@ -569,3 +569,18 @@ fn every_failure_of_a_script_is_mended_by_the_printed_command() {
         assert_eq!((after.0, after.1 - before.1), (1, broken.replies), "{kind}: {}", done.err);
     }
 }
+
+#[test]
+fn a_result_that_is_kept_is_written_where_the_file_says_now() {
+    let desk = Desk::commands(
+        "[tasks.a]\nrun = 'echo ran >> starts; echo A'\noutput_file = 'old.txt'\n\
+         [tasks.b]\nrun = 'echo ran >> starts'\n",
+    );
+    desk.good(&["run"]);
+    desk.write("agents.toml", &desk.read("agents.toml").replace("old.txt", "new.txt"));
+    let told = desk.good(&["resume", "--accept-changes", "--explain"]);
+    assert!(told.contains("nothing that it was made from has changed; it is written to new.txt"));
+    desk.good(&["resume", "--accept-changes"]);
+    assert_eq!(desk.read("new.txt"), desk.read("old.txt"));
+    assert_eq!(desk.read("starts"), "ran\nran\n");
+}

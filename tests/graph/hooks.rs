@@ -4,7 +4,7 @@
 use callsheet::crash::Point;
 use serde_json::Value;
 
-use crate::support::desk::{Desk, Done, lines};
+use crate::support::desk::{Desk, Done, Live, lines, wait};
 
 /// The records of the newest run.
 fn journal(desk: &Desk) -> Vec<Value> {
@@ -272,5 +272,42 @@ fn a_hook_runs_once_whenever_the_process_dies() {
             assert_eq!((began, ended), (3, 3), "{what}");
             assert_eq!(records.last().expect("one")["type"], "run.completed", "{what}");
         }
+    }
+}
+
+/// A run with this hook, which notes its beginning and waits for a file.
+fn waiting(hook: &str) -> (Desk, Live) {
+    let desk = Desk::commands(&format!(
+        "[hooks]\n{hook} = ['sh', '-c', 'echo began >> noted; test -e go || sleep 60']\n\
+         [tasks.job]\nrun = 'true'\n"
+    ));
+    let run = desk.start(&["run"]);
+    wait("the hook", || desk.path().join("noted").exists().then_some(()));
+    (desk, run)
+}
+
+#[test]
+fn a_cancel_ends_the_hook_at_work_also_once_all_tasks_have_ended() {
+    for hook in ["on_success", "on_exit"] {
+        let (desk, run) = waiting(hook);
+        desk.good(&["cancel", "desk"]);
+        let done = run.end();
+        assert_eq!(done.code, 0, "{hook}: {}{}", done.out, done.err);
+        let told = format!("hook failed:  {hook}: it was told to end");
+        assert!(done.out.contains(&told), "{}", done.out);
+    }
+}
+
+#[test]
+fn a_hook_that_ctrl_c_has_ended_runs_again_when_the_run_goes_on() {
+    for hook in ["on_start", "on_exit"] {
+        let (desk, run) = waiting(hook);
+        run.signal("INT");
+        assert_eq!(run.end().code, 130, "{hook}");
+        desk.write("go", "");
+        let done = desk.call(&["resume"]);
+        assert_eq!(done.code, 0, "{hook}: {}{}", done.out, done.err);
+        assert!(!done.out.contains("hook failed"), "{}", done.out);
+        assert_eq!(desk.read("noted"), "began\nbegan\n");
     }
 }

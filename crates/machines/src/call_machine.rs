@@ -168,7 +168,7 @@ impl CallMachine {
             Input::Admitted => self.announce(Follows::Send),
             Input::OutOfPatience => {
                 match Choice::behind(models, self.using.place, self.call.expected_tokens, now) {
-                    Some(other) => self.switch(models, other),
+                    Some(other) => self.switch(models, other, now),
                     None => self.using.falls = models.with(self.using.place, |own| own.falls()),
                 }
                 self.permit(models, now)
@@ -267,9 +267,10 @@ impl CallMachine {
         Step::End(end)
     }
 
-    /// Goes on with another model.
-    fn switch(&mut self, models: &impl Models, other: Choice) {
+    /// Goes on with another model. The pause was that of the first.
+    fn switch(&mut self, models: &impl Models, other: Choice, now: Instant) {
         self.dropped(models);
+        self.ready = now;
         (self.using, self.form) = (other, self.call.form.at(other.place, models));
         (self.attempt, self.taken, self.is_open) = (1, None, false);
     }
@@ -311,7 +312,7 @@ impl CallMachine {
             other = Choice::behind(models, place, expected_tokens, now);
         }
         let then = if let Some(other) = other {
-            self.switch(models, other);
+            self.switch(models, other, now);
             self.follows = Follows::Permit;
             Then::Other(other.place)
         } else {

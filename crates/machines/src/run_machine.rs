@@ -110,7 +110,7 @@ use self::stopping::Stopping;
 use self::tasks::Tasks;
 use self::timers::Timers;
 use self::values::Values;
-use crate::event::{Draft, Event, PauseCause, SharedRecord};
+use crate::event::{Event, PauseCause, SharedRecord};
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::output::Output;
@@ -284,7 +284,7 @@ impl RunMachine {
     /// Takes in the end of a hook that the performer ran.
     pub fn hook_ended(&mut self, now: Now, finished: HookFinished) {
         self.facts.now = now;
-        self.out.actions.push_back(Action::Record(vec![Draft::run(finished)]));
+        self.hooks().finished(finished);
         self.decide();
     }
 

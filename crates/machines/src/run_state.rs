@@ -21,7 +21,7 @@ mod task;
 mod unsettled;
 mod verdict;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +99,9 @@ pub struct RunState {
     /// The results made under earlier configurations, by the key of the content that they were made
     /// from.
     earlier: HashMap<String, Output>,
+    /// The keys of the contents from which tasks were made whose agents added tasks to the plan.
+    #[serde(default)]
+    proposers: BTreeSet<String>,
     paused_reason: Option<String>,
     /// The cause of the pause, if the run is paused.
     #[serde(default)]
@@ -204,22 +207,6 @@ impl RunState {
     #[must_use]
     pub fn child_of_call(&self, call: &CallKey) -> Option<&AgentId> {
         self.by_call.get(call)
-    }
-
-    /// Returns the result that was made under an earlier configuration from the content with this
-    /// key.
-    #[must_use]
-    pub fn earlier_result(&self, key: &str) -> Option<&Output> {
-        self.earlier.get(key)
-    }
-
-    /// Returns all results that can be reused, by the key of the content that they were made from:
-    /// those of the run's tasks, and those that were made before.
-    #[must_use]
-    pub fn reusable_results(&self) -> BTreeMap<String, Output> {
-        let own = self.tasks.values().filter_map(TaskStatus::result);
-        let own = own.map(|(key, output)| (key.to_owned(), output.clone()));
-        self.earlier.clone().into_iter().chain(own).collect()
     }
 
     /// Returns the number of the latest record.
@@ -364,6 +351,7 @@ impl RunState {
                     self.hooks.begin_again();
                     self.begin_again(&opened.retried)?;
                     self.decide_again(&opened.reopened)?;
+                    self.wait_again(opened.retried.iter().chain(&opened.reopened));
                 }
             }
             Event::HookStarted(started) => self.hooks.started(started.hook),

@@ -254,7 +254,8 @@ pub(super) async fn of_run(
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let run_by_others = services.changed_for_others(None).await;
     let run_by_others_incomplete = services.watch.is_incomplete();
-    HookFinished { hook: which, error, output, took_ms, run_by_others, run_by_others_incomplete }
+    let finished = HookFinished::new(which, error);
+    HookFinished { output, took_ms, run_by_others, run_by_others_incomplete, ..finished }
 }
 
 /// Makes the input of a hook: the documented fields of all hooks, and those of the event.

@@ -5,7 +5,7 @@
 
 mod prospect;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -60,29 +60,32 @@ pub fn as_recorded(
         }
         (None, _) | (_, None) => None,
     };
+    let begins: HashSet<&Name> = retry.iter().flat_map(|retry| &retry.tasks).collect();
     let prospect = |(name, before): (&Name, &TaskStatus)| {
         let status = opened.task(name).unwrap_or(before);
         if status.state != before.state {
-            let (verdict, why) = begins_again(&opened, name, status, before);
-            return Prospect { task: name.clone(), verdict, why };
+            let is_reopened = retry.is_some_and(|_| !begins.contains(name));
+            return Prospect::new(name, begins_again(&opened, name, status, before, is_reopened));
         }
         let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
-        let (verdict, why) = match foreseen {
+        let foreseen = match foreseen {
             Some(then) if then.state != status.state => changes(then, commands.get(name)),
             _ => None,
-        }
-        .unwrap_or_else(|| unchanged(state, name, status, commands.get(name)));
-        Prospect { task: name.clone(), verdict, why }
+        };
+        let or_same = || unchanged(state, name, status, commands.get(name));
+        Prospect::new(name, foreseen.unwrap_or_else(or_same))
     };
     Ok(state.tasks().map(prospect).collect())
 }
 
-/// Returns the verdict on a task that begins again because it failed before.
+/// Returns the verdict on a task that begins again because it failed before, or that is reopened because it
+/// follows from one that does.
 fn begins_again(
     opened: &RunState,
     name: &Name,
     status: &TaskStatus,
     before: &TaskStatus,
+    is_reopened: bool,
 ) -> (Verdict, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
@@ -92,7 +95,7 @@ fn begins_again(
         planned.filter(|task| task.name.as_str() == written).flat_map(|task| &task.depends_on);
     let open_before = before_it.find(|task| opened.standing(task) == Standing::Open);
     if !status.is_held() {
-        if let Some(on) = open_before.filter(|_| status.again) {
+        if let Some(on) = open_before.filter(|_| is_reopened && status.again) {
             let why = match status.kept {
                 Some(_) => format!(
                     "on the end of `{on}`: if what it was made from is unchanged its result is \
@@ -230,7 +233,7 @@ fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
         }
     };
     let why = format!("it is no longer in the file: {becomes}");
-    Prospect { task: name.clone(), verdict: Verdict::Removed, why }
+    Prospect::new(name, (Verdict::Removed, why))
 }
 
 /// Says how far the agent of a half-done task has come.
@@ -263,8 +266,9 @@ pub fn accepting(
     let words = Words { run: created.run, results: dir.results(), state, before, now, foreseen };
     let then = words.look_back();
     let in_order = plan.tasks().iter().enumerate().map(|(place, task)| {
-        let (verdict, why) = words.of_task(place, task, commands.get(&task.name), &then);
-        Prospect { task: task.name.clone(), verdict, why }
+        let told = words.of_task(place, task, commands.get(&task.name), &then);
+        let is_moved = told.0 == Verdict::Reused && words.is_moved(task);
+        Prospect { is_moved, ..Prospect::new(&task.name, told) }
     });
     let is_gone = |(name, _): &(&Name, &TaskStatus)| {
         plan.task(*name).is_none() && name.of_instance().is_none()
@@ -372,8 +376,10 @@ impl Words<'_> {
         }
         match status.state {
             TaskState::Reused => {
-                let why = "nothing that it was made from has changed";
-                (Verdict::Reused, why.to_owned())
+                let mut why = "nothing that it was made from has changed".to_owned();
+                let file = task.output_file.as_ref().filter(|_| self.is_moved(task));
+                why.extend(file.map(|file| format!("; it is written to {file}")));
+                (Verdict::Reused, why)
             }
             TaskState::Running => self.goes_on(status, command),
             TaskState::Pending | TaskState::Ready => self.depends(task),
@@ -389,6 +395,14 @@ impl Words<'_> {
                 changes(status, command).unwrap_or_else(fallback)
             }
         }
+    }
+
+    /// Returns true if the output of a task may be written to another file than before.
+    fn is_moved(&self, task: &TaskSpec) -> bool {
+        let before = self.before.tasks.iter().find(|before| before.name == task.name);
+        let before = before.and_then(|before| before.output_file.as_ref());
+        let is_same = before == task.output_file.as_ref() && self.before.inputs == self.now.inputs;
+        task.output_file.is_some() && !is_same
     }
 
     fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (Verdict, String) {

@@ -597,6 +597,22 @@ fn a_model_is_given_up_at_once_or_after_its_third_attempt() {
 }
 
 #[test]
+fn the_pause_that_one_model_asks_for_holds_for_no_other() {
+    let mut table = Table::of(2);
+    let mut play = Play::sent(TURN, &mut table);
+    let refused = asks(ErrorClass::RateLimited, 60 * S);
+    play.tell(&table, Input::Failed { error: refused.clone(), chance: 1.0 });
+    assert_eq!(play.tell(&table, Input::Recorded), "permit in 60s until fall 0");
+    // Another call gives the model up meanwhile.
+    table.standing(0).give_up(table.now);
+    assert_eq!(play.tell(&table, Input::OutOfPatience), "permit");
+    play.until_sent(&mut table);
+    // So a refusal by the other model is an attempt.
+    table.rows[1].retry.max_attempts = 1;
+    assert_eq!(play.fails(&mut table, &refused), "1 fails 1, over: no");
+}
+
+#[test]
 fn what_any_model_would_refuse_goes_nowhere_else() {
     let lasting = LASTING
         .into_iter()

@@ -1,8 +1,9 @@
 //! Decides when the hooks of the run itself begin, and what follows from their ends.
 //!
 //! A hook is recorded before it starts. It is never started a second time: if its end is not known
-//! after a crash, that is recorded in its place. `on_start` comes before everything else; the others
-//! come when all tasks have ended and before the result is recorded, and cannot change it.
+//! after a crash, that is recorded in its place. Only one that a pause has ended comes again when the run
+//! goes on. `on_start` comes before everything else; the others come when all tasks have ended and before
+//! the result is recorded, and cannot change it.
 
 use serde_json::{Map, Value, json};
 
@@ -25,6 +26,8 @@ pub(super) struct Hooks {
     /// The hook whose beginning or end is on its way to the journal, or which is at work, with what
     /// it reads.
     begun: Option<(Hook, Value)>,
+    /// True if that one was told to end.
+    is_told: bool,
 }
 
 impl Hooks {
@@ -63,17 +66,23 @@ impl Desk<'_, Hooks> {
             && begun == hook
         {
             self.act(Action::RunHook { hook, input });
-            // The run was told to stop while the beginning was on its way to the journal.
-            let is_late = self.stopping.is_stopped() && hook == Hook::OnStart;
-            if is_late || self.pauses.is_interrupted() {
+            // It was told so while its beginning was on its way to the journal.
+            if self.hooks.is_told {
                 self.end();
             }
         }
     }
 
+    /// Records an end. A hook that was told to end because the run pauses has not done its work.
+    pub(super) fn finished(&mut self, finished: HookFinished) {
+        let paused = self.hooks.is_told && self.pauses.is_interrupted();
+        let paused = paused && finished.error.is_some();
+        self.record(vec![Draft::run(HookFinished { paused, ..finished })]);
+    }
+
     /// Handles a recorded end.
     pub(super) fn ended(&mut self) {
-        self.own().begun = None;
+        *self.own() = Hooks::default();
     }
 
     /// Has `on_start` run before anything else. Returns true while nothing may begin.
@@ -131,7 +140,7 @@ impl Desk<'_, Hooks> {
 
     fn begin(&mut self, hook: Hook, result: Option<&RunCompleted>) {
         if !self.hooks.is_at_work() {
-            self.own().begun = Some((hook, self.input_of_hook(result)));
+            *self.own() = Hooks { begun: Some((hook, self.input_of_hook(result))), is_told: false };
             self.record(vec![Draft::run(HookStarted { hook })]);
         }
     }
@@ -150,6 +159,7 @@ impl Desk<'_, Hooks> {
     /// Ends the hook that is at work, if one is: the run is told to stop.
     pub(super) fn end(&mut self) {
         if self.hooks.is_at_work() {
+            self.own().is_told = true;
             self.act(Action::EndHook);
         }
     }

@@ -121,7 +121,7 @@ impl Desk<'_, Pauses> {
             return self.pause_if_failures_wait();
         }
         let is_stopped = self.stopping.is_stopped();
-        let by_failure = self.stopping_failure().is_some();
+        let by_failure = self.has_stopping_failure();
         let mixed = match self.state.hook(Hook::OnStart) {
             Some(HookState::Failed(_)) => RunStatus::Failed,
             // The failure of a task stopped the others, not a person.

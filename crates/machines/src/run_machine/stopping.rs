@@ -77,6 +77,21 @@ impl Facts {
         self.state.stopped_by().or_else(by_limits)
     }
 
+    /// Returns true if the run has a failure that keeps others from starting, also one from before a
+    /// retry of something else, which nothing is kept by any more.
+    pub(super) fn has_stopping_failure(&self) -> bool {
+        let stops = |place: usize| match self.spec(place).on_failure {
+            Some(OnFailure::Fail) => true,
+            Some(OnFailure::SkipDependents | OnFailure::Continue) => false,
+            Some(OnFailure::Pause) | None => self.settings.limits.fail_fast,
+        };
+        let mut failed = (0..self.settings.plan.tasks().len()).filter(|place| {
+            self.settings.plan.member(*place).is_none()
+                && self.task_state(*place) == TaskState::Failed
+        });
+        failed.any(stops)
+    }
+
     /// Returns the end of a task that must not start because the whole run is stopped or has a
     /// failure.
     pub(super) fn not_to_start(&self, place: usize) -> Option<Event> {
@@ -247,10 +262,12 @@ impl Desk<'_, Stopping> {
     /// Cancels a part of the run. Returns false if there is no such part.
     pub(super) fn cancel(&mut self, target: &CancelTarget, reason: &str) -> bool {
         match target {
-            // Only hooks are left, which may not change the result.
-            CancelTarget::Run if self.state.open_tasks() == 0 => true,
             CancelTarget::Run => {
-                self.post(Decision::EndHook());
+                if self.state.open_tasks() == 0 {
+                    // Only hooks are left, which may not change the result.
+                    self.post(Decision::EndHook());
+                    return true;
+                }
                 // Whoever cancels a second time does not want to wait for what always runs.
                 let is_second = self.stopping.is_stopped();
                 self.own().is_cleanup_stopped |= is_second;
@@ -292,6 +309,7 @@ impl Desk<'_, Stopping> {
 
     /// Ends all agents that are at work, and lets nothing new begin, except what always runs.
     pub(super) fn stop(&mut self, stop: Stop) {
+        self.post(Decision::EndHook());
         self.own().stopped.get_or_insert_with(|| stop.clone());
         let mains = self.agents.open().map(|(id, _)| id).filter(|id| {
             let agent = self.state.agents().get(*id).filter(|agent| !agent.is_delegated());

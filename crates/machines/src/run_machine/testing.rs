@@ -108,8 +108,8 @@ enum Pending {
     Gone(AgentId, Option<String>),
     /// The end of an agent without an actor is recorded.
     End(AgentId, Outcome),
-    /// A hook of the run ends.
-    Hooked(Hook),
+    /// A hook of the run ends; true if it was told to.
+    Hooked(Hook, bool),
 }
 
 /// A run in a simulated world.
@@ -146,6 +146,8 @@ pub(super) struct World {
     pub(super) is_healed: bool,
     /// The hooks that were run, in order, by all processes.
     pub(super) hooks_run: Vec<Hook>,
+    /// The hooks that were told to end while they were at work.
+    pub(super) hooks_ended: Vec<Hook>,
     /// The hooks that fail.
     pub(super) failing_hooks: Vec<Hook>,
     /// True if no person is asked about proposals.
@@ -206,6 +208,7 @@ impl World {
             given: 0,
             is_healed: false,
             hooks_run: Vec::new(),
+            hooks_ended: Vec::new(),
             failing_hooks: Vec::new(),
             unasked: false,
             told_failures: Vec::new(),
@@ -836,9 +839,19 @@ impl World {
                 }
                 Action::RunHook { hook, .. } => {
                     self.hooks_run.push(hook);
-                    self.pending.push(Pending::Hooked(hook));
+                    self.pending.push(Pending::Hooked(hook, false));
                 }
-                Action::EndHook | Action::HoldSteps | Action::AllowSteps => {}
+                // One that has begun ends with an error; before, there is nothing to end.
+                Action::EndHook => {
+                    for pending in &mut self.pending {
+                        if let Pending::Hooked(hook, is_told) = pending
+                            && !std::mem::replace(is_told, true)
+                        {
+                            self.hooks_ended.push(*hook);
+                        }
+                    }
+                }
+                Action::HoldSteps | Action::AllowSteps => {}
                 Action::Finish(finish) => self.finish = Some(finish),
             }
         }
@@ -955,8 +968,9 @@ impl World {
                 let fits = rules.read(OutputFormat::Json, &output.text).map(drop);
                 self.machine.answer_compared(now, &agent, fits);
             }
-            Pending::Hooked(hook) => {
-                let error = self.failing_hooks.contains(&hook).then(|| "exit code 1".to_owned());
+            Pending::Hooked(hook, is_told) => {
+                let fails = is_told || self.failing_hooks.contains(&hook);
+                let error = fails.then(|| "exit code 1".to_owned());
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
             Pending::Notified => self.machine.notified(now),

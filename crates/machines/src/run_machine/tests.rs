@@ -928,12 +928,48 @@ fn the_end_of_a_run_decides_which_hooks_run_and_not_the_reverse() {
             told.is_some_and(|failure| failure.message.contains("on_start failed: exit code 1"));
         assert_eq!(told, no_start);
     }
+    // Whoever cancels a run ends the hook that is at work, also once no task is left; the next hook comes.
+    for until in [OnStart, OnFailure, OnExit] {
+        let mut world = hooked(vec![task("fail", &[])], &[], 1);
+        while world.hooks_run.last() != Some(&until) {
+            world.step();
+        }
+        assert!(world.cancel(&CancelTarget::Run));
+        assert_eq!(world.hooks_ended, [until]);
+        assert_eq!(completed(&world.play()), Failed);
+        assert_eq!(world.hooks_run, [OnStart, OnFailure, OnExit]);
+    }
     // A person who cancels the run wants no report of a failure.
     let mut world = hooked(vec![task("hang", &[])], &[], 1);
     world.steps(40);
     assert!(world.cancel(&CancelTarget::Run));
     assert_eq!(completed(&world.play()), RunStatus::Cancelled);
     assert_eq!(world.hooks_run, [OnStart, OnExit]);
+}
+
+#[test]
+fn a_hook_that_a_pause_has_ended_runs_again_when_the_run_goes_on() {
+    use Hook::{OnExit, OnStart, OnSuccess};
+    // Each row: the hook, and true if its beginning is still on its way to the journal.
+    for (paused, is_on_its_way) in
+        [(OnStart, true), (OnStart, false), (OnSuccess, false), (OnExit, false)]
+    {
+        let mut world = hooked(vec![task("good", &[])], &[], 1);
+        while !is_on_its_way && world.hooks_run.last() != Some(&paused) {
+            world.step();
+        }
+        world.interrupt();
+        world.play();
+        assert!(matches!(world.finish, Some(Finish::Paused(_))), "{paused}");
+        assert_eq!(world.hooks_ended, [paused]);
+        world.kill_process();
+        assert_eq!(completed(&world.play()), RunStatus::Completed, "{}", world.story());
+        let mut run = vec![OnStart, OnSuccess, OnExit];
+        let at = run.iter().position(|hook| *hook == paused).expect("one of them");
+        run.insert(at, paused);
+        assert_eq!(world.hooks_run, run);
+        assert_eq!(world.state.failed_hooks().count(), 0);
+    }
 }
 
 #[test]
@@ -959,7 +995,9 @@ fn a_hook_runs_once_wherever_the_run_is_killed_and_again_when_it_is_retried() {
         let count =
             |world: &World, hook| world.hooks_run.iter().filter(|run| **run == hook).count();
         for hook in [Hook::OnStart, Hook::OnFailure, Hook::OnExit] {
-            assert!(count(&world, hook) <= 1, "seed {seed}: {hook}\n{}", world.story());
+            // Once more after each pause that ended it.
+            let ended = world.hooks_ended.iter().filter(|ended| **ended == hook).count();
+            assert!(count(&world, hook) <= 1 + ended, "seed {seed}: {hook}\n{}", world.story());
             let known = world.state.hook(hook).is_some_and(|state| *state != HookState::Begun);
             assert!(known, "seed {seed}: {hook}\n{}", world.story());
         }

@@ -280,6 +280,11 @@ impl AgentStatus {
         Some(spending)
     }
 
+    /// Forgets a request that another run has made.
+    pub(super) fn forget_request(&mut self) {
+        self.requested = None;
+    }
+
     /// Counts a request whose end nobody knows, if there is one.
     pub(super) fn lose_request(&mut self) -> Option<Spending> {
         let Requested { model, most, .. } = self.requested.take()?;

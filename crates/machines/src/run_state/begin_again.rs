@@ -1,13 +1,32 @@
 //! Puts tasks back into their first state: all of them under another configuration, or those that
-//! are retried.
+//! are retried; and the results that are kept.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{RunState, TaskStatus};
 use crate::event::{Accepted, PlannedTask, Record};
 use crate::id::{AgentId, Name};
+use crate::output::Output;
 
 impl RunState {
+    /// Returns the result that was made under an earlier configuration from the content with this
+    /// key.
+    #[must_use]
+    pub fn earlier_result(&self, key: &str) -> Option<&Output> {
+        self.earlier.get(key)
+    }
+
+    /// Returns all results that can be reused, by the key of the content that they were made from:
+    /// those of the run's tasks, and those that were made before. The result of a task whose agents
+    /// added tasks to the plan counts with these tasks, which another run does not have: so it is none.
+    #[must_use]
+    pub fn reusable_results(&self) -> BTreeMap<String, Output> {
+        let own = self.tasks.values().filter_map(TaskStatus::result);
+        let own = own.map(|(key, output)| (key.to_owned(), output.clone()));
+        let all = self.earlier.clone().into_iter().chain(own);
+        all.filter(|(key, _)| !self.proposers.contains(key)).collect()
+    }
+
     /// Switches to another configuration. Results are kept by the key of the content that they were
     /// made from. Attempts under way are held until the content that they would be made from now is
     /// known.
@@ -20,6 +39,8 @@ impl RunState {
             let (made, open_agents) = attempts.remove(name).unwrap_or_default();
             let before = before.remove(name);
             let key = before.as_ref().and_then(|status| status.key.clone());
+            // What its result was made from may change.
+            let again = before.as_ref().is_some_and(|status| status.result().is_some());
             let held = before.and_then(|status| status.held(self.clock.reading()));
             // Attempt numbers continue, because they are part of agent ids and an id is never given
             // twice.
@@ -28,6 +49,7 @@ impl RunState {
                 earlier: made,
                 open_agents,
                 key,
+                again,
                 ..Default::default()
             };
             self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
@@ -63,6 +85,19 @@ impl RunState {
             *task = task.decide_again(now);
         }
         Ok(())
+    }
+
+    /// Has each of the tasks that were opened again wait for those of them before it.
+    pub(super) fn wait_again<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
+        let opened: HashSet<&Name> = names.collect();
+        let planned = self.created.iter().flat_map(|created| &created.tasks);
+        for task in planned.filter(|task| task.depends_on.iter().any(|on| opened.contains(on))) {
+            if let Some(status) =
+                self.tasks.get_mut(&task.name).filter(|_| opened.contains(&task.name))
+            {
+                status.again = true;
+            }
+        }
     }
 
     /// Puts tasks back into their first state. The others stay as they are.

@@ -10,6 +10,8 @@ impl RunState {
     /// Adds tasks to the plan. Those that are there already stay as they are: a fork is created with
     /// all tasks, and shares the records that added some of them.
     pub(super) fn extend_plan(&mut self, seq: u64, extended: &PlanExtended) {
+        let by = self.agents.get(&extended.by).and_then(|agent| self.tasks.get(&agent.task));
+        self.proposers.extend(by.and_then(|task| task.key.clone()));
         for planned in &extended.tasks {
             if !self.tasks.contains_key(&planned.name) {
                 let added = TaskStatus { added_seq: seq, ..TaskStatus::default() };

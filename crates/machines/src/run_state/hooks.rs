@@ -39,6 +39,8 @@ impl Hooks {
                 let first = error.unwrap_or_default();
                 self.of_tools.entry(hook).or_insert((0, first)).0 += 1;
             }
+            // It comes again when the run goes on.
+            hook if finished.paused => drop(self.of_run.remove(&hook)),
             hook => {
                 self.of_run.insert(hook, error.map_or(HookState::Done, HookState::Failed));
             }

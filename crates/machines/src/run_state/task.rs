@@ -73,8 +73,8 @@ pub struct TaskStatus {
     /// the same content.
     #[serde(default)]
     pub kept: Option<Kept>,
-    /// True if it was opened again because a task before it runs again: it is decided once all tasks
-    /// before it have ended.
+    /// True if a task before it was opened again with it: it is decided once all tasks before it have
+    /// ended, also where its `join` could do with some of them.
     #[serde(default)]
     pub again: bool,
     /// True if it runs although a result of the same content is known: it was named for a retry.

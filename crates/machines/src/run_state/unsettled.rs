@@ -14,6 +14,12 @@ impl RunState {
     }
 
     pub(super) fn lose_requests(&mut self) {
+        let origin = self.created().and_then(|created| created.forked);
+        if origin.is_some_and(|origin| origin.seq == self.last_seq) {
+            // They are under way in the run from which this one was forked, and stand in its bill.
+            self.agents.values_mut().for_each(super::AgentStatus::forget_request);
+            return;
+        }
         let lost = |(id, agent): (&AgentId, &mut super::AgentStatus)| {
             agent.lose_request().map(|spending| (id.clone(), spending))
         };

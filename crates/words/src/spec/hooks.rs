@@ -175,6 +175,9 @@ pub struct HookFinished {
     /// The reason why it did not do its work, or why that is not known; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// True if a pause of the run has ended it: it runs again when the run goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     /// The end of what it printed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
@@ -196,6 +199,7 @@ impl HookFinished {
         Self {
             hook,
             error,
+            paused: false,
             output: String::new(),
             took_ms: 0,
             run_by_others: Vec::new(),

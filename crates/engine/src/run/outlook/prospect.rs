@@ -52,4 +52,21 @@ pub struct Prospect {
     pub verdict: Verdict,
     /// The reason, for people.
     pub why: String,
+    /// True if its result is kept and may be written to another file than before.
+    #[serde(skip)]
+    pub is_moved: bool,
+}
+
+impl Prospect {
+    /// Creates the prospect of a task of which nothing is written anew.
+    pub(super) fn new(task: &Name, (verdict, why): (Verdict, String)) -> Self {
+        Self { task: task.clone(), verdict, why, is_moved: false }
+    }
+
+    /// Returns true if the resume changes nothing of the task.
+    #[must_use]
+    pub fn stands(&self) -> bool {
+        let is_same = matches!(self.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
+        is_same && !self.is_moved
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::event::{Event, PauseCause};
+use crate::event::{Event, PauseCause, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::policy::RetryPolicy;
@@ -477,6 +477,91 @@ fn what_has_begun_goes_on_after_a_failure_elsewhere() {
         if state(&world, "each") != TaskState::Skipped {
             assert_eq!(state(&world, "each[8]"), TaskState::Completed, "{}", world.story());
         }
+    }
+}
+
+#[test]
+fn what_begins_again_waits_for_what_begins_again_before_it() {
+    let mut seen = 0;
+    for seed in 0..100 {
+        // It needs one of two, and reads one of them.
+        let pick = saying("pick", &["a", "b"], Join::AnySuccess, "{{ tasks.a.state }}");
+        let tasks = vec![task("a", &[]), task("b", &[]), pick];
+        let mut world = World::new(tasks, keep_going(), bad_fails, seed);
+        world.mirrors = true;
+        play(&mut world, calm);
+        let before = end_of(&world);
+        let read = world.state.task(&name("pick")).and_then(|pick| pick.agent.clone());
+        if prompt_of(&world, &read.expect("an agent")) != "completed" {
+            continue;
+        }
+        seen += 1;
+        let mut rng = fastrand::Rng::with_seed(seed);
+        world.accept();
+        play(&mut world, |_| rng.u32(..9) == 0);
+        assert_eq!(end_of(&world), before, "seed {seed}\n{}", world.story());
+        assert_eq!(state(&world, "pick"), TaskState::Reused, "seed {seed}\n{}", world.story());
+        world.retry(&["a"]);
+        play(&mut world, |_| rng.u32(..9) == 0);
+        assert_eq!(end_of(&world), before, "seed {seed}\n{}", world.story());
+        assert_eq!(attempts(&world, "pick"), 2, "nobody knows what `a` left behind");
+    }
+    assert!(seen > 10, "{seen}");
+}
+
+#[test]
+fn a_failure_from_before_a_retry_of_something_else_counts_for_the_end() {
+    use RunStatus::{Failed, Partial};
+    // Each row: what the failure does by itself, by the limits, and the end of the run.
+    for (on_failure, fail_fast, status) in [
+        (Some(OnFailure::Fail), false, Failed),
+        (Some(OnFailure::SkipDependents), true, Partial),
+        (None, true, Failed),
+        (None, false, Partial),
+    ] {
+        let tasks = vec![
+            TaskSpec { on_failure, ..task("bad", &[]) },
+            TaskSpec { on_failure, ..task("bad-too", &[]) },
+            task("good", &[]),
+        ];
+        let limits = Limits { fail_fast, ..keep_going() };
+        let mut world = World::new(tasks, limits, bad_fails, 1);
+        let end = |world: &World| world.state.completed().expect("it ended").status;
+        play(&mut world, calm);
+        assert_eq!(end(&world), status, "{on_failure:?} {fail_fast}");
+        world.is_healed = true;
+        world.retry(&["bad-too"]);
+        play(&mut world, |world| world.state.last_seq() % 5 == 0 && world.rng.bool());
+        assert_eq!(state(&world, "bad-too"), TaskState::Completed);
+        assert_eq!(end(&world), status, "{on_failure:?} {fail_fast}");
+    }
+}
+
+#[test]
+fn a_result_with_which_tasks_came_is_none_for_a_run_without_them() {
+    let proposes = |world: &World, id: &AgentId| {
+        let mut steps = bad_fails(world, id);
+        if id.as_str().starts_with("plan") {
+            steps.insert(0, Step::Propose);
+        }
+        steps
+    };
+    let tasks = vec![task("early", &[]), task("plan", &["early"]), task("last", &["plan"])];
+    let mut world = World::new(tasks, keep_going(), proposes, 1);
+    world.unasked = true;
+    play(&mut world, calm);
+    for _ in 0..2 {
+        let results = world.state.reusable_results();
+        let is_kept = |task: &str| {
+            let key = world.state.task(&name(task)).and_then(|task| task.key.clone());
+            results.contains_key(&key.expect("it ran"))
+        };
+        assert_eq!(["early", "last", "p-plan"].map(is_kept), [true; 3]);
+        assert!(!is_kept("plan"));
+        // In the run itself it stands.
+        world.accept();
+        play(&mut world, calm);
+        assert_eq!(state(&world, "plan"), TaskState::Reused);
     }
 }
 
