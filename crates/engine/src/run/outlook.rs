@@ -218,24 +218,6 @@ fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
     )
 }
 
-/// Returns the prospect of a task that is no longer in the configuration.
-fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Prospect {
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let open: Vec<_> = open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
-    let state = status.state.as_str();
-    let becomes = match (open.as_slice(), status.state.is_end()) {
-        ([], true) => format!("it stays recorded as {state}"),
-        ([], false) => "it is dropped".to_owned(),
-        ([one], _) => format!("agent `{one}` is cancelled"),
-        ([one, _], _) => format!("agent `{one}` is cancelled with 1 child"),
-        ([one, more @ ..], _) => {
-            format!("agent `{one}` is cancelled with {} children", more.len())
-        }
-    };
-    let why = format!("it is no longer in the file: {becomes}");
-    Prospect::new(name, (Verdict::Removed, why))
-}
-
 /// Says how far the agent of a half-done task has come.
 fn at_work(state: &RunState, status: &TaskStatus) -> String {
     let Some(id) = &status.agent else { return "it is at work".to_owned() };
@@ -273,7 +255,8 @@ pub fn accepting(
     let is_gone = |(name, _): &(&Name, &TaskStatus)| {
         plan.task(*name).is_none() && name.of_instance().is_none()
     };
-    let gone = state.tasks().filter(is_gone).map(|(name, status)| removed(state, name, status));
+    let gone =
+        state.tasks().filter(is_gone).map(|(name, status)| Prospect::removed(state, name, status));
     Ok(in_order.chain(gone).collect())
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::id::Name;
+use crate::run_state::{RunState, TaskStatus};
 
 /// What a resume does with a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +62,25 @@ impl Prospect {
     /// Creates the prospect of a task of which nothing is written anew.
     pub(super) fn new(task: &Name, (verdict, why): (Verdict, String)) -> Self {
         Self { task: task.clone(), verdict, why, is_moved: false }
+    }
+
+    /// Returns the prospect of a task that is no longer in the configuration.
+    pub(super) fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Self {
+        let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
+        let open: Vec<_> =
+            open.filter(|(_, agent)| agent.task == *name).map(|(id, _)| id).collect();
+        let state = status.state.as_str();
+        let becomes = match (open.as_slice(), status.state.is_end()) {
+            ([], true) => format!("it stays recorded as {state}"),
+            ([], false) => "it is dropped".to_owned(),
+            ([one], _) => format!("agent `{one}` is cancelled"),
+            ([one, _], _) => format!("agent `{one}` is cancelled with 1 child"),
+            ([one, more @ ..], _) => {
+                format!("agent `{one}` is cancelled with {} children", more.len())
+            }
+        };
+        let why = format!("it is no longer in the file: {becomes}");
+        Self::new(name, (Verdict::Removed, why))
     }
 
     /// Returns true if the resume changes nothing of the task.
