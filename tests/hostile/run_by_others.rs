@@ -29,10 +29,10 @@ fn a_run_tells_which_files_that_other_programs_run_were_changed_and_by_whom() {
     desk.write("package.json", "{}\n");
     let summary = desk.good(&["run", "--sandbox", "danger-full-access"]);
     let lines = [
-        "Makefile  changed by one; run or trusted by make",
-        "lib/.git/hooks/pre-push  made by one; run or trusted by git",
-        ".env  made by one; run or trusted by a program that reads .env",
-        "package.json  removed by two; run or trusted by npm",
+        "Makefile  changed while one worked; run or trusted by make",
+        "lib/.git/hooks/pre-push  made while one worked; run or trusted by git",
+        ".env  made while one worked; run or trusted by a program that reads .env",
+        "package.json  removed while two worked; run or trusted by npm",
     ];
     let report = desk.good(&["report"]);
     let page = desk.good(&["report", "--format", "html"]);
@@ -50,6 +50,35 @@ fn a_run_tells_which_files_that_other_programs_run_were_changed_and_by_whom() {
     let document = &desk.json(&["report", "--format", "json"])[0]["run_by_others"];
     assert_eq!(document.as_array().map(Vec::len), Some(4), "{document}");
     assert_eq!(document[0]["by"], serde_json::json!(["one"]));
+}
+
+/// Two looks at a folder do not tell who changed it between them; a call that says so does.
+#[test]
+fn a_change_by_a_person_is_not_said_to_be_that_of_a_command() {
+    const CALL: &str = "[[rules]]\nturn = 1\n[[rules.calls]]\ntool = 'write_file'\n\
+        input = { path = 'Makefile', content = 'all:\\n' }\n[[rules]]\nsay = 'done'\n";
+    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['write_file']\n\
+        [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
+        [tasks.two]\ndepends_on = ['one']\nrun = 'touch ready; while [ -e ready ]; do sleep 0.01; done'\n";
+    let desk = Desk::offline(rest, CALL);
+    let person = desk.path().to_owned();
+    let person = std::thread::spawn(move || {
+        let by = std::time::Instant::now() + std::time::Duration::from_secs(120);
+        while !person.join("ready").exists() && std::time::Instant::now() < by {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        std::fs::write(person.join("package.json"), "{}\n").expect("written");
+        std::fs::remove_file(person.join("ready")).expect("removed");
+    });
+    let summary = desk.good(&["run", "--sandbox", "danger-full-access"]);
+    person.join().expect("it ends");
+    for line in [
+        "Makefile  made by one; run or trusted by make",
+        "package.json  made while two worked; run or trusted by npm",
+        "by it, or by somebody else meanwhile",
+    ] {
+        assert!(summary.contains(line), "{line}: {summary}");
+    }
 }
 
 /// The commands that the documentation recommends for looking at a repository after a run. `$before` is

@@ -261,14 +261,20 @@ impl EvidenceFold {
     #[must_use]
     pub fn finish(self) -> Evidence {
         let tested = self.tested;
+        let mut for_others = self.for_others;
+        for change in &mut for_others {
+            let is_it = |file: &FileEvidence| {
+                file.calls > 0 && file.path.trim_start_matches("./") == change.path
+            };
+            change.by_a_call = self.tasks.values().any(|task| task.files.values().any(is_it));
+        }
         let judged = |(name, Gathered { mut evidence, files })| {
             evidence.files = files.into_values().collect();
             evidence.judge(tested);
             (name, evidence)
         };
         let tasks = self.tasks.into_iter().map(judged).collect();
-        let Self { for_others, for_others_incomplete, .. } = self;
-        Evidence { tasks, for_others, for_others_incomplete }
+        Evidence { tasks, for_others, for_others_incomplete: self.for_others_incomplete }
     }
 
     fn of(&mut self, task: &Name) -> &mut Gathered {

@@ -27,8 +27,12 @@ pub struct ForOthers {
     pub program: String,
     /// What became of it.
     pub change: ChangeOfFile,
-    /// The agent whose end tells of the change, or the hook. If there are others, it was one of them.
+    /// The agent whose end tells of the change, or the hook, and the others at work meanwhile. It was one of
+    /// them, or somebody who changed the file beside the run.
     pub by: Vec<String>,
+    /// True if a call of an agent says that it changed the file.
+    #[serde(skip)]
+    pub by_a_call: bool,
     /// The content before, if it is stored.
     pub before: Option<Stored>,
     /// The content after, if it is stored.
@@ -52,6 +56,7 @@ impl ForOthers {
                 program: change.program.clone(),
                 change: change.change,
                 by: std::iter::once(by.clone()).chain(others).collect(),
+                by_a_call: false,
                 before: change.before.clone(),
                 after: change.after.clone(),
             }
@@ -68,8 +73,9 @@ impl ForOthers {
             ChangeOfFile::Removed => "removed",
         };
         let by = match self.by.as_slice() {
-            [one] => format!("by {one}"),
-            many => format!("by one of: {}", many.join(", ")),
+            [one] if self.by_a_call => format!("by {one}"),
+            // A person, or any other program, may have changed it as well.
+            some => format!("while {} worked", some.join(", ")),
         };
         format!(
             "{}  {change} {by}; run or trusted by {}",
@@ -107,6 +113,9 @@ impl ForOthers {
 pub const INCOMPLETE: &str =
     "the workspace holds more than is looked at: other files may have changed too";
 
+/// Says what is known about who changed the files.
+const BY_ANYBODY: &str = "changed while it worked: by it, or by somebody else meanwhile";
+
 /// Returns true if a record tells that more may have changed than it names.
 pub(super) fn is_incomplete(record: &Record) -> bool {
     match &record.event {
@@ -126,6 +135,9 @@ pub fn lines(changes: &[ForOthers], is_incomplete: bool) -> String {
     let mut text = format!("\nrun by other programs: {} {noun}\n", changes.len());
     if is_incomplete {
         let _ = writeln!(text, "  {INCOMPLETE}");
+    }
+    if changes.iter().any(|change| !change.by_a_call) {
+        let _ = writeln!(text, "  {BY_ANYBODY}");
     }
     for change in changes.iter().take(LISTED) {
         let _ = writeln!(text, "  {}", change.line());
