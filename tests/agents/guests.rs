@@ -96,6 +96,9 @@ fn busy() -> Desk {
 /// The delay of a helper, in milliseconds.
 const DELAY: u64 = 600;
 
+/// The most runs with a delayed helper before it is said to delay a time limit.
+const ATTEMPTS: usize = 6;
+
 /// The time limits of tasks that never end, in milliseconds.
 const LIMITS: [u64; 3] = [400, 550, 700];
 
@@ -135,20 +138,24 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
             resumed = desk.call(&["resume", "--retry-failed"]);
         }
         assert!([0, 2].contains(&resumed.code), "{name}: {crashed:?} {resumed:?}");
-        let desk = limited();
-        let late = with_fault(&desk, &["run", "--keep-going"], &format!("{name}:delay:{DELAY}"));
-        assert_eq!(late.code, 5, "{name}: {late:?}");
         let own = match helper {
             // Each message of the supervisor waits for all before it.
-            Helper::Handler => return,
+            Helper::Handler => u64::MAX - 250,
             // What carries the time limit itself, and its record.
             Helper::Recorder | Helper::Timer => 2 * DELAY,
             // The limit has fired, and what it ends is late: the step, or the look at what its command changed.
             Helper::Step | Helper::Watch => DELAY,
             _ => 0,
         };
-        let late = lateness(&desk);
-        assert!(late <= 250 + own, "{name}: {late} ms late");
+        // A machine that is busy makes a limit late now and then; a helper that is waited for, each time.
+        let mut late = (0..ATTEMPTS).map(|_| {
+            let desk = limited();
+            let fault = format!("{name}:delay:{DELAY}");
+            let late = with_fault(&desk, &["run", "--keep-going"], &fault);
+            assert_eq!(late.code, 5, "{name}: {late:?}");
+            lateness(&desk)
+        });
+        assert!(late.any(|late| late <= 250 + own), "{name} is waited for");
     };
     std::thread::scope(|scope| {
         for some in Helper::ALL.chunks(Helper::ALL.len().div_ceil(3)) {
