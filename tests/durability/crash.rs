@@ -476,7 +476,12 @@ run = 'echo "$CALLSHEET_IDEMPOTENCY_KEY" >> "$LEDGER"; echo done'
     for (deaths, change, times, code) in
         [(1, keep, 1, 0), (3, keep, 1, 0), (1, remove, 0, 1), (1, of_another, 0, 1)]
     {
-        let victim = Victim::new(&Work { graph: GRAPH, script: "[[rules]]\nsay = 'x'\n", calls: 1, commands: 1 });
+        let victim = Victim::new(&Work {
+            graph: GRAPH,
+            script: "[[rules]]\nsay = 'x'\n",
+            calls: 1,
+            commands: 1,
+        });
         for _ in 0..deaths {
             assert!(victim.crash(Point::AfterStart, 1));
             let spool = victim.desk.runs().pop().expect("a run").join("spool");

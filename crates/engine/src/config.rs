@@ -470,7 +470,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         tools,
         hooks: compaction::run_hooks(setting),
         tasks,
-        limits: limits::limits(&raw.limits),
+        limits: limits::limits(setting),
         compaction,
         secrets: env::secrets(setting),
         entry,

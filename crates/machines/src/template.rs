@@ -33,6 +33,8 @@ const FUEL: u64 = 5_000_000;
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // An error names the undefined value in every build.
+    environment.set_debug(true);
     // Templates make prompts, paths and variables, which need no HTML escapes.
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     // MiniJinja would otherwise drop the newline at the end of a template.
@@ -254,6 +256,19 @@ mod tests {
         assert_eq!(evaluate("text | find_all('[0-9]+')", &values), Ok(json!(["12", "7"])));
         assert_eq!(is_true("files | length > 2", &values), Ok(false));
         assert!(evaluate("nobody", &values).is_err());
+        for expression in [
+            "values.nobody.deep",
+            "files and nobody > 1",
+            "not nobody",
+            "values.nobody",
+            "nobody.x.y",
+        ] {
+            let error = is_true(expression, &json!({"values": {}, "files": 1})).expect_err("none");
+            assert!(error.message.contains("nobody"), "{expression}: {error}");
+        }
+        let error = render("a {{ values.nobody.deep | upper }}", &json!({"values": {}}));
+        let error = error.expect_err("none");
+        assert!(error.message.contains("nobody"), "{error}");
         for missing in ["nobody", "not nobody", "nobody > 1", "values.nobody"] {
             assert!(is_true(missing, &values).is_err(), "{missing}");
         }

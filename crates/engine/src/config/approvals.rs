@@ -48,7 +48,11 @@ pub(super) fn work(
         };
         problems.error("conflict", &at.key, message, help);
     }
-    if !approval.message.is_set() {
+    if let Some(at) = approval.on_timeout.at().filter(|_| !approval.timeout.is_set()) {
+        let message = "`on_timeout` never answers without a `timeout`";
+        problems.error("missing_field", &at.key, message, "add `timeout = \"8h\"`, or remove it");
+    }
+    if approval.message.as_ref().is_none_or(|message| message.trim().is_empty()) {
         let message = format!("task `{name}` asks nothing");
         let help = "add `message` to its approval";
         let place = task.approval.at().map_or(&entry.at.key, |at| &at.key);
@@ -66,7 +70,7 @@ pub(super) fn work(
 fn notify(setting: Setting<'_>, approval: &Approval) -> Vec<String> {
     let command = &approval.notify.command;
     if let Some(at) = command.at().filter(|_| !command.is_wrong()) {
-        check_program("command", command.first(), at, setting);
+        check_program("command", command, at, setting);
     }
     command.iter().map(|item| item.value.clone()).collect()
 }

@@ -9,7 +9,7 @@ use super::diagnostic::{NO_HELP, Problems};
 use super::raw::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 use super::shape::{Constant, Field, Item, ListOr};
 use super::tree::Written;
-use super::{Setting, agents};
+use super::{Setting, agents, env};
 use crate::context::compaction::{CompactionSpec, Hooks};
 use crate::context::layers::Layer;
 use crate::context::layers::preset::Preset;
@@ -225,7 +225,7 @@ pub(super) fn run_hooks(setting: Setting<'_>) -> HookSpec {
 
 fn argv(key: &str, field: &Field<Vec<Item<String>>>, setting: Setting<'_>) -> Vec<String> {
     if let Some(at) = field.at().filter(|_| !field.is_wrong()) {
-        check_program(key, field.first(), at, setting);
+        check_program(key, field, at, setting);
     }
     texts(field)
 }
@@ -234,10 +234,14 @@ fn argv(key: &str, field: &Field<Vec<Item<String>>>, setting: Setting<'_>) -> Ve
 /// would show only when it is run, hours into a run.
 pub(super) fn check_program(
     key: &str,
-    program: Option<&Item<String>>,
+    command: &[Item<String>],
     at: &Written,
     setting: Setting<'_>,
 ) {
+    for word in command {
+        env::check_nul(&word.value, &word.at.value, setting.problems);
+    }
+    let program = command.first().filter(|program| !program.value.is_empty());
     let Some(Item { value: program, at }) = program else {
         let help = "write a program and its arguments: [\"./hook\", \"--flag\"]";
         let message = format!("`{key}` names no command");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::Setting;
-use super::diagnostic::NO_HELP;
+use super::diagnostic::{NO_HELP, Place, Problems};
 use super::keys::{self, Secret};
 use super::shape::Named;
 use super::templates::{Language, Scope};
@@ -32,6 +32,7 @@ pub(super) fn rendered(
     let mut all = BTreeMap::new();
     for (entry, text) in variables.values() {
         let before = problems.count();
+        check_nul(text, &entry.at.value, problems);
         scope.check(text, &entry.at.value, Language::Template);
         if problems.count() > before {
             continue;
@@ -61,4 +62,12 @@ pub(super) fn secrets(setting: Setting<'_>) -> BTreeMap<String, Secret> {
         }
     }
     all
+}
+
+/// Reports a text for a command, a variable or a path that no system takes.
+pub(super) fn check_nul(text: &str, place: &Place, problems: &Problems) {
+    if text.contains('\0') {
+        let help = "remove it; what holds such a character goes to a command by `stdin`";
+        problems.error("bad_value", place, "a NUL character ends a text for a command", help);
+    }
 }

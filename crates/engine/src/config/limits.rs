@@ -1,10 +1,22 @@
 //! Turns `[limits]` into the limits of a run.
 
-use super::raw;
-use crate::spec::Limits;
+use super::Setting;
+use crate::spec::{Limits, OnFailure};
 
 /// Returns the limits of the run.
-pub(super) fn limits(raw: &raw::Limits) -> Limits {
+pub(super) fn limits(setting: Setting<'_>) -> Limits {
+    let raw = &setting.raw.limits;
+    let stops = |on_failure: &OnFailure| *on_failure == OnFailure::Fail;
+    let mut tasks = setting.raw.tasks.values();
+    if let Some(at) = raw.cancel_running.at()
+        && *raw.cancel_running
+        && !*raw.fail_fast
+        && !tasks.any(|(_, task)| task.on_failure.as_ref().is_some_and(stops))
+    {
+        let message = "`cancel_running` has no effect, because no failure stops the run";
+        let help = "set `fail_fast = true`, or `on_failure = \"fail\"` of a task";
+        setting.problems.warning("unused_key", &at.key, message, help);
+    }
     Limits {
         max_concurrency: *raw.max_concurrency,
         max_depth: *raw.max_depth,

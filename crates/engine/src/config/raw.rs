@@ -263,7 +263,7 @@ sections! {
         fail_fast: bool = spec::Limits::default().fail_fast, Kind::Truth;
         /// If `true`, the first failure also cancels the tasks that are at work. It needs
         /// `fail_fast`.
-        cancel_running: bool = spec::Limits::default().cancel_running, Kind::Truth;
+        cancel_running: bool = spec::Limits::default().cancel_running, Kind::Truth, gives "unused_key";
         /// If `true`, a run in which anything was left undone (a call was denied, the outcome of a
         /// call is unknown, a result was cut, a limit refused a call, a child agent or an item of a
         /// fan-out failed) counts as completed only in part, and `run` ends with exit code 8.

@@ -6,7 +6,7 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
-use super::{Setting, answers, approvals, fan_out, names, retry, sandbox};
+use super::{Setting, answers, approvals, env, fan_out, names, retry, sandbox};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
@@ -256,6 +256,16 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
     let variables = task.env.values().map(|(variable, text)| (text, &variable.at.value));
     for (text, place) in templates.chain(variables) {
         own.check(text, place, Language::Template);
+    }
+    let of_checks = task.checks.iter().flat_map(|check| {
+        let variables = check.value.env.values().map(|(variable, text)| (text, &variable.at.value));
+        check.value.run.placed().into_iter().chain(variables)
+    });
+    let of_task = task.env.values().map(|(variable, text)| (text, &variable.at.value));
+    let paths = [&task.run, &task.output_file, &task.cwd, &task.idempotency_key];
+    for (text, place) in paths.into_iter().filter_map(Field::placed).chain(of_task).chain(of_checks)
+    {
+        env::check_nul(text, place, setting.problems);
     }
     if let Some((key, place)) = task.foreach_key.placed() {
         scope.with_item_alone().check(key, place, Language::Template);

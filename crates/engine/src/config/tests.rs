@@ -294,6 +294,10 @@ fn unknown_keys_and_wrong_types() {
             "[models.n]\nprovider = 'p'\nmodel = 'n'\ntemperature = 3\n",
             &["17:15 bad_value `models.n.temperature` must be from 0 to 2"],
         ),
+        (
+            "[models.n]\nprovider = 'p'\nmodel = 'n'\ncontext_window = 10\n",
+            &["17:18 bad_value `models.n.context_window` must be from 256 to 1099511627776"],
+        ),
     ]);
 }
 
@@ -869,6 +873,84 @@ fn names_in_templates() {
                 "21:15 same_file `u` and `v` both write `./out//a.md` | give each a file of its own: \
                the one that ends last would overwrite the other",
             ],
+        ),
+        (
+            &case(
+                "[tasks.u]\nrun = 'x'\noutput_file = 'x/y/z'\n\
+                 [tasks.v]\nrun = 'x'\noutput_file = 'x'\n\
+                 [tasks.w]\nrun = 'x'\noutput_file = './x//y/z/a'\n",
+            ),
+            &[
+                "21:15 same_file `u` and `v` cannot both be written: what is a file for one of them \
+                 is a folder for the other | rename one of the files",
+                "24:15 same_file `u` and `w` cannot both be written: what is a file for one of them \
+                 is a folder for the other | rename one of the files",
+            ],
+        ),
+        (
+            &task("prompt = 'x'\noutput_file = '.'\n"),
+            &["19:15 bad_value `.` names no file | name one: `out/report.md`"],
+        ),
+        (
+            &task("prompt = 'x'\noutput_file = ''\n"),
+            &["19:15 bad_value `` names no file | name one: `out/report.md`"],
+        ),
+        (&task("prompt = 'x'\noutput_file = 'out/'\n"), &["19:15 bad_value `out/` is a folder"]),
+        (
+            &task("prompt = 'x'\noutput_file = './agents.toml'\n"),
+            &[
+                "19:15 bad_value `./agents.toml` is protected: other programs run or trust it | name \
+               another file, and move it by hand",
+            ],
+        ),
+        (
+            &task("prompt = 'x'\noutput_file = '.git/hooks/pre-push'\n"),
+            &[
+                "19:15 bad_value `.git/hooks/pre-push` is protected: other programs run or trust it | \
+               name another file, and move it by hand",
+            ],
+        ),
+        (
+            &task("prompt = 'x'\noutput_file = '.transcripts/x'\n"),
+            &[
+                "19:15 bad_value `.transcripts/x` lies in the records of runs, which no task writes | \
+               name a file beside them",
+            ],
+        ),
+        (
+            &case("[tasks.u]\nrun = \"echo a\\u0000b\"\nenv = { A = \"\\u0000\" }\n"),
+            &[
+                "17:7 bad_value a NUL character ends a text for a command | remove it; what holds such \
+                 a character goes to a command by `stdin`",
+                "18:13 bad_value a NUL character ends a text for a command | remove it; what holds such \
+                 a character goes to a command by `stdin`",
+            ],
+        ),
+        (
+            &case("[tasks.u.approval]\nmessage = ' '\non_timeout = 'approve'\n"),
+            &[
+                "16:10 missing_field task `u` asks nothing | add `message` to its approval",
+                "18:1 missing_field `on_timeout` never answers without a `timeout` | add `timeout = \
+                 \"8h\"`, or remove it",
+            ],
+        ),
+        (
+            &case("[hooks]\non_start = ['']\n"),
+            &["17:1 bad_value `on_start` names no command | write a program and its arguments: \
+               [\"./hook\", \"--flag\"]"],
+        ),
+        (
+            &case("[limits]\ncancel_running = true\nfail_fast = false\n"),
+            &[
+                "17:1 warning unused_key `cancel_running` has no effect, because no failure stops the run | set \
+               `fail_fast = true`, or `on_failure = \"fail\"` of a task",
+            ],
+        ),
+        (
+            &case(
+                "[limits]\ncancel_running = true\nfail_fast = false\n[tasks.u]\nrun = 'x'\non_failure = 'fail'\n",
+            ),
+            &[],
         ),
         (
             &case(

@@ -122,6 +122,9 @@ fn command(setting: Setting<'_>, entry: &Entry<Tool>, raw: &Tool, schema: Option
                     \"grep \\\"$1\\\" log\", \"sh\", \"{{ args.pattern }}\"]";
         problems.error("template_in_run", &code.at.value, message, help);
     }
+    for Item { value: word, at } in raw.command.iter() {
+        env::check_nul(word, &at.value, problems);
+    }
     for Item { value: template, at } in arguments {
         template_of(setting, template, &at.value, schema);
     }

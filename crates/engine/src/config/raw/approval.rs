@@ -12,7 +12,7 @@ sections! {
     /// A question to a person. The task completes when it is approved and fails when it is rejected.
     Approval {
         /// The question.
-        message: String, TEMPLATE;
+        message: String, TEMPLATE, gives "missing_field";
         /// Expressions whose values are shown with the question.
         show: List<String> = Vec::new(), Kind::List(&EXPRESSION);
         /// The time after which the question answers itself. It counts by the clock on the wall, also
@@ -20,7 +20,7 @@ sections! {
         timeout: Duration, Kind::Time => "it waits for as long as it takes";
         /// The answer after that time: `reject`, `approve`, or `fail`, the task fails with the kind
         /// `timeout`.
-        on_timeout: OnTimeout = OnTimeout::Reject, words_of::<OnTimeout>(&[]);
+        on_timeout: OnTimeout = OnTimeout::Reject, words_of::<OnTimeout>(&[]), gives "missing_field";
         /// What is run when the question opens.
         notify: Notify = Notify::default(), Notify::KIND;
     }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::admission::OnQuota;
 use crate::config::shape::kinds::{
     COUNT, FILE, HEADERS, KEY_FILE, MODELS, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
-    words_of,
+    WINDOW, words_of,
 };
 use crate::config::shape::{Kind, List, ListOr, Named, Read, Section, sections, words};
 use crate::config::tree::Places;
@@ -205,7 +205,7 @@ sections! {
         max_output_tokens: u64, TOKENS => "8192, but at most half of `context_window`";
         /// The size of the context window, input and output together. It must be stated for a model
         /// with a smaller window than the default.
-        context_window: u64 = 200_000, TOKENS;
+        context_window: u64 = 200_000, WINDOW;
         /// The effort of the model's thinking, for servers that accept it: `none`, `minimal`,
         /// `low`, `medium`, `high` or `xhigh`.
         reasoning_effort: String, Kind::Words(|| &EFFORTS, &[]) => "the provider's";

@@ -154,10 +154,10 @@ sections! {
         /// The command, which runs like that of a task. It gets the answer as the file
         /// `$OUTPUT_PATH`, and as `$OUTPUT` if it has at most 64 KiB. The check passes if the exit
         /// code is 0. A crash makes it run again.
-        run: String, TEXT, gives "template_in_run";
+        run: String, TEXT, gives "bad_value", "template_in_run";
         /// Environment variables for that command, by name. Their templates can use `output` and
         /// `iteration`, as in `{ FILE = "{{ output.file }}" }`, and the item of a fan-out.
-        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "conflict";
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "bad_value", "conflict";
         /// The agent that makes the check. Its answer begins with the line `pass` or `fail`.
         agent: String, AGENT, gives "conflict";
         /// The first message to that agent, which can use `output` and `iteration`. The form of its
@@ -184,7 +184,7 @@ sections! {
         prompt: String, TEMPLATE, gives "conflict", "missing_field", "empty_prompt";
         /// The command, which runs under `sh -c` in the workspace. It gets inputs as `$INPUT_NAME`,
         /// and other values only through `env`.
-        run: String, TEXT, gives "conflict", "template_in_run";
+        run: String, TEXT, gives "bad_value", "conflict", "template_in_run";
         /// The tasks that must end before this one starts.
         depends_on: List<String> = Vec::new(), TASKS, gives "cycle", "disabled_task";
         /// The condition on the ends of the dependencies: `all_success`, all completed or were
@@ -230,15 +230,15 @@ sections! {
         /// one JSON document a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]), gives "conflict";
         /// The file in the workspace to which the output is also written.
-        output_file: String, TEMPLATE, gives "outside_workspace", "same_file";
+        output_file: String, TEMPLATE, gives "bad_value", "outside_workspace", "same_file";
         /// Environment variables for the task's command, by name.
-        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "not_built", "conflict";
+        env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "bad_value", "not_built", "conflict";
         /// The text for the standard input of the task's command: the way for large values, such as
         /// `"{{ tasks.list.output }}"`. `{{ tasks.list.output_path }}` is the path of a file that
         /// holds the whole output, which a command can read.
         stdin: String, TEMPLATE, gives "conflict";
         /// The folder in which the task's command runs, relative to the workspace.
-        cwd: String, TEMPLATE => "the workspace", gives "conflict", "outside_workspace";
+        cwd: String, TEMPLATE => "the workspace", gives "bad_value", "conflict", "outside_workspace";
         /// If `true`, the command may simply run again after it was interrupted, such as by a crash.
         /// Otherwise the task fails then, because nobody knows what the command has done.
         idempotent: bool = false, Kind::Truth, gives "conflict";
@@ -250,7 +250,7 @@ sections! {
         /// A text that names the effect of the task's command, which gets it as `$IDEMPOTENCY_KEY`
         /// to hand on to a service that does nothing twice under one key. Only `idempotent` makes an
         /// interrupted command run again.
-        idempotency_key: String, TEMPLATE, gives "conflict";
+        idempotency_key: String, TEMPLATE, gives "bad_value", "conflict";
         /// The model that the task's agent calls in this task.
         model: String, MODEL => "that of the agent", gives "conflict";
         /// The most model calls that the task's agent may make in this task.

@@ -171,6 +171,8 @@ kinds! {
     MESSAGES = Kind::Whole(0, LARGEST, "messages");
     RESULTS = Kind::Whole(0, LARGEST, "results");
     TOKENS = Kind::Whole(1, LARGEST, "tokens");
+    // Below it no request with a tool and a reply fits.
+    WINDOW = Kind::Whole(256, LARGEST, "tokens");
     TOKENS_OR_NONE = Kind::Whole(0, LARGEST, "tokens");
     CHARS = Kind::Whole(1, LARGEST, "characters");
     CHARS_OR_NONE = Kind::Whole(0, LARGEST, "characters");
