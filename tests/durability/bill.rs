@@ -208,8 +208,9 @@ async fn a_request_under_way_at_the_place_of_a_fork_is_in_the_bill_of_the_other_
     let seq = of(&desk, "model.requested")[0]["seq"].clone();
     let fork = desk.call(&["fork", &format!("desk@{seq}")]);
     assert_eq!((fork.code, provider.count()), (0, 2), "{}", fork.err);
-    // The bill of both runs.
-    let bill = bill(&desk);
-    assert_eq!((&bill["requests"], &bill["unsettled_requests"]), (&2.into(), &0.into()));
+    for by in ["agent", "task", "model"] {
+        let bill = desk.json(&["cost", "--by", by, "--json"])[0]["inclusive"].clone();
+        assert_eq!((&bill["requests"], &bill["unsettled_requests"]), (&1.into(), &0.into()), "{by}");
+    }
     assert!(!desk.good(&["cost"]).contains("not in it"), "{}", desk.good(&["cost"]));
 }

@@ -280,9 +280,14 @@ impl AgentStatus {
         Some(spending)
     }
 
-    /// Forgets a request that another run has made.
-    pub(super) fn forget_request(&mut self) {
-        self.requested = None;
+    /// Forgets the request under way, if there is one: another run has made it.
+    pub(super) fn forget_request(&mut self) -> bool {
+        let Some(Requested { model, .. }) = self.requested.take() else { return false };
+        let of_model = self.by_model.entry(model).or_default();
+        for spending in [&mut self.own, of_model] {
+            spending.requests = spending.requests.saturating_sub(1);
+        }
+        true
     }
 
     /// Counts a request whose end nobody knows, if there is one.

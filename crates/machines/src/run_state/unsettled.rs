@@ -17,8 +17,7 @@ impl RunState {
         let origin = self.created().and_then(|created| created.forked);
         if origin.is_some_and(|origin| origin.seq == self.last_seq) {
             // They are under way in the run from which this one was forked, and stand in its bill.
-            self.agents.values_mut().for_each(super::AgentStatus::forget_request);
-            return;
+            return self.forget_requests();
         }
         let lost = |(id, agent): (&AgentId, &mut super::AgentStatus)| {
             agent.lose_request().map(|spending| (id.clone(), spending))
@@ -26,6 +25,19 @@ impl RunState {
         let lost: Vec<_> = self.agents.iter_mut().filter_map(lost).collect();
         for (id, spending) in lost {
             self.spent_by(&id, Some(spending));
+        }
+    }
+
+    fn forget_requests(&mut self) {
+        let forgets = |(id, agent): (&AgentId, &mut super::AgentStatus)| {
+            agent.forget_request().then(|| id.clone())
+        };
+        let forgotten: Vec<_> = self.agents.iter_mut().filter_map(forgets).collect();
+        for id in forgotten {
+            self.spending.requests = self.spending.requests.saturating_sub(1);
+            self.for_each_ancestor(&id, |agent| {
+                agent.inclusive.requests = agent.inclusive.requests.saturating_sub(1);
+            });
         }
     }
 
