@@ -210,7 +210,11 @@ async fn a_request_under_way_at_the_place_of_a_fork_is_in_the_bill_of_the_other_
     assert_eq!((fork.code, provider.count()), (0, 2), "{}", fork.err);
     for by in ["agent", "task", "model"] {
         let bill = desk.json(&["cost", "--by", by, "--json"])[0]["inclusive"].clone();
-        assert_eq!((&bill["requests"], &bill["unsettled_requests"]), (&1.into(), &0.into()), "{by}");
+        assert_eq!(
+            (&bill["requests"], &bill["unsettled_requests"]),
+            (&1.into(), &0.into()),
+            "{by}"
+        );
     }
     assert!(!desk.good(&["cost"]).contains("not in it"), "{}", desk.good(&["cost"]));
 }

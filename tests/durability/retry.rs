@@ -572,15 +572,22 @@ fn every_failure_of_a_script_is_mended_by_the_printed_command() {
 
 #[test]
 fn a_result_that_is_kept_is_written_where_the_file_says_now() {
-    let desk = Desk::commands(
-        "[tasks.a]\nrun = 'echo ran >> starts; echo A'\noutput_file = 'old.txt'\n\
-         [tasks.b]\nrun = 'echo ran >> starts'\n",
-    );
-    desk.good(&["run"]);
-    desk.write("agents.toml", &desk.read("agents.toml").replace("old.txt", "new.txt"));
-    let told = desk.good(&["resume", "--accept-changes", "--explain"]);
-    assert!(told.contains("nothing that it was made from has changed; it is written to new.txt"));
-    desk.good(&["resume", "--accept-changes"]);
-    assert_eq!(desk.read("new.txt"), desk.read("old.txt"));
-    assert_eq!(desk.read("starts"), "ran\nran\n");
+    // Each row: more of the task, and what is in place of `KEY` in the name of its file.
+    for (more, keys) in [("", &[""][..]), ("foreach = '[1, 2]'", &["1", "2"])] {
+        let file = if more.is_empty() { "" } else { "{{ item }}" };
+        let desk = Desk::commands(&format!(
+            "[tasks.a]\nrun = 'echo ran >> starts; echo A'\noutput_file = 'old{file}.txt'\n{more}\n\
+             [tasks.b]\nrun = 'echo ran >> starts'\n"
+        ));
+        desk.good(&["run"]);
+        let starts = desk.read("starts");
+        desk.write("agents.toml", &desk.read("agents.toml").replace("'old", "'new"));
+        let told = desk.good(&["resume", "--accept-changes", "--explain"]);
+        assert!(told.contains(&format!("; it is written to new{file}.txt")), "{told}");
+        desk.good(&["resume", "--accept-changes"]);
+        for key in keys {
+            assert_eq!(desk.read(&format!("new{key}.txt")), "A\n");
+        }
+        assert_eq!(desk.read("starts"), starts);
+    }
 }

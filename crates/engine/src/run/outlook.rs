@@ -12,7 +12,6 @@ use serde_json::{Map, Value};
 
 pub use self::prospect::{Prospect, Verdict};
 use super::commands::{self, Command};
-
 use super::settings::machine_settings;
 use super::{Options, StartError, accepted, plan_of, recorded_plan};
 use crate::config::Config;
@@ -358,12 +357,9 @@ impl Words<'_> {
             return (Verdict::Runs, self.why_anew(task, program, then));
         }
         match status.state {
-            TaskState::Reused => {
-                let mut why = "nothing that it was made from has changed".to_owned();
-                let file = task.output_file.as_ref().filter(|_| self.is_moved(task));
-                why.extend(file.map(|file| format!("; it is written to {file}")));
-                (Verdict::Reused, why)
-            }
+            TaskState::Reused => self.kept(task),
+            // What has fanned out, or is a sub-graph, completes with its parts.
+            TaskState::Completed if self.had_output(task) => self.kept(task),
             TaskState::Running => self.goes_on(status, command),
             TaskState::Pending | TaskState::Ready => self.depends(task),
             TaskState::Skipped if status.because.is_none() => {
@@ -380,12 +376,22 @@ impl Words<'_> {
         }
     }
 
+    fn kept(&self, task: &TaskSpec) -> (Verdict, String) {
+        let file = task.output_file.as_ref().filter(|_| self.is_moved(task));
+        let moved = file.map(|file| format!("; it is written to {file}")).unwrap_or_default();
+        (Verdict::Reused, format!("nothing that it was made from has changed{moved}"))
+    }
+
+    fn had_output(&self, task: &TaskSpec) -> bool {
+        self.state.task(&task.name).is_some_and(|status| status.output.is_some())
+    }
+
     /// Returns true if the output of a task may be written to another file than before.
     fn is_moved(&self, task: &TaskSpec) -> bool {
+        let is_same = |before: &TaskSpec| before.output_file == task.output_file;
         let before = self.before.tasks.iter().find(|before| before.name == task.name);
-        let before = before.and_then(|before| before.output_file.as_ref());
-        let is_same = before == task.output_file.as_ref() && self.before.inputs == self.now.inputs;
-        task.output_file.is_some() && !is_same
+        let is_same = before.is_some_and(is_same) && self.before.inputs == self.now.inputs;
+        self.had_output(task) && task.output_file.is_some() && !is_same
     }
 
     fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (Verdict, String) {
