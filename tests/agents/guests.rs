@@ -140,7 +140,7 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
         assert!([0, 2].contains(&resumed.code), "{name}: {crashed:?} {resumed:?}");
         let own = match helper {
             // Each message of the supervisor waits for all before it.
-            Helper::Handler => u64::MAX - 250,
+            Helper::Handler => u64::MAX / 2,
             // What carries the time limit itself, and its record.
             Helper::Recorder | Helper::Timer => 2 * DELAY,
             // The limit has fired, and what it ends is late: the step, or the look at what its command changed.
@@ -148,14 +148,17 @@ fn a_helper_that_panics_or_is_late_ends_the_run_in_words() {
             _ => 0,
         };
         // A machine that is busy makes a limit late now and then; a helper that is waited for, each time.
-        let mut late = (0..ATTEMPTS).map(|_| {
+        let run = |fault: &str| {
             let desk = limited();
-            let fault = format!("{name}:delay:{DELAY}");
-            let late = with_fault(&desk, &["run", "--keep-going"], &fault);
+            let late = with_fault(&desk, &["run", "--keep-going"], fault);
             assert_eq!(late.code, 5, "{name}: {late:?}");
             lateness(&desk)
-        });
-        assert!(late.any(|late| late <= 250 + own), "{name} is waited for");
+        };
+        let is_in_time = |_| {
+            let late = run(&format!("{name}:delay:{DELAY}"));
+            late <= 250 + own || late <= 250 + own + run("").min(DELAY / 2)
+        };
+        assert!((0..ATTEMPTS).any(is_in_time), "{name} is waited for");
     };
     std::thread::scope(|scope| {
         for some in Helper::ALL.chunks(Helper::ALL.len().div_ceil(3)) {
