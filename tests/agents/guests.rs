@@ -209,10 +209,11 @@ fn slow_templates_delay_no_time_limit_and_no_cancel() {
     }
 }
 
-/// A run of one long command, whose supervisor stands still for eight seconds once it has begun.
+/// A run of one long command, whose supervisor stands still for twenty seconds once it has begun: long enough for
+/// somebody to look who has to wait for a processor.
 fn stuck() -> (Desk, Live) {
     let desk = Desk::commands("[tasks.long]\nrun = 'sleep 600'\ntimeout = '4s'\n");
-    let fault = "handler:delay:8000:4";
+    let fault = "handler:delay:20000:4";
     let live = Live::starting(desk.command(&["run"]).env("CALLSHEET_FAULT", fault));
     desk.wait_for_event("agent.spawned", |_| true);
     (desk, live)

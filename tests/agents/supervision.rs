@@ -427,7 +427,7 @@ async fn an_interrupt_leaves_nothing_running_and_the_delegations_open() {
         "helper" => Act::Hang,
         _ => Act::Call((0..8).map(|_| delegate("helper", "Wait.")).collect()),
     });
-    let text = format!("[limits]\nmax_children = 3\n{TEAM}");
+    let text = format!("[limits]\nmax_children = 3\ngrace_period = '20ms'\n{TEAM}");
     let setup = team(&main);
     let run = setup.start(&text).await;
     until(|| main.under_way() == 3).await;

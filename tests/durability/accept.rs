@@ -20,6 +20,8 @@ use crate::support::faults::{
 fn chain(one: &str, two: &str, helper: &str) -> String {
     format!(
         r#"
+[limits]
+grace_period = "20ms"
 [agents.a]
 model = "main"
 instructions = "Work."
@@ -233,6 +235,8 @@ fn replies(records: &[SharedRecord]) -> usize {
 fn half_done(make: &str, rest: &str) -> String {
     format!(
         r#"
+[limits]
+grace_period = "20ms"
 [agents.a]
 model = "main"
 instructions = "Work."

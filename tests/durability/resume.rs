@@ -376,19 +376,19 @@ async fn a_model_call_without_reply_is_made_again_in_its_turn_and_announced_each
     until(|| fake.under_way() == 1 && fake.count() == 2).await;
     let dir = interrupted(run).await;
     let before = records(&dir).len();
-    for round in 1..=100 {
+    for round in 1..=20 {
         let run = setup.resume(&dir).await;
         until(|| fake.under_way() == 1).await;
         interrupted(run).await;
         // `run.opened`, `model.requested`, the `model.failed` of the cut and `run.paused`, and nothing else.
         assert_eq!(records(&dir).len(), before + 4 * round);
     }
-    assert_eq!(fake.count(), 102, "the first reply is not asked for again");
+    assert_eq!(fake.count(), 22, "the first reply is not asked for again");
     open(&gate);
     let ended = Ended::of(setup.resume(&dir).await).await;
     assert_eq!(ended.output("t"), "done");
-    assert_eq!((ended.count("t", "turn.started"), ended.count("t", "model.requested")), (2, 103));
-    assert_eq!(fake.count(), 103, "each request has a record");
+    assert_eq!((ended.count("t", "turn.started"), ended.count("t", "model.requested")), (2, 23));
+    assert_eq!(fake.count(), 23, "each request has a record");
 }
 
 #[tokio::test]
@@ -576,7 +576,7 @@ async fn the_recorded_configuration_is_used() {
     let setup = Setup::new().model("main", &fake);
     let text = |prompt: &str| {
         format!(
-            "[inputs.who]\ndefault = 'nobody'\n[agents.a]\nmodel = 'main'\ninstructions = 'x'\n\
+            "[limits]\ngrace_period = '20ms'\n[inputs.who]\ndefault = 'nobody'\n[agents.a]\nmodel = 'main'\ninstructions = 'x'\n\
              [tasks.t]\nagent = 'a'\nprompt = 'hello'\n\
              [tasks.u]\nagent = 'a'\ndepends_on = ['t']\nprompt = '{prompt} {{{{ inputs.who }}}}'\n"
         )
@@ -605,7 +605,7 @@ async fn the_files_that_the_configuration_names_are_recorded_with_it() {
     write("a.md", "Be brief.");
     write("one.ctx", "one");
     write("more.toml", "[tasks.u]\nagent = 'a'\ndepends_on = ['t']\nprompt = 'go'\n");
-    let text = "include = ['more.toml']\n[agents.a]\nmodel = 'main'\ninstructions_file = 'a.md'\n\
+    let text = "include = ['more.toml']\n[limits]\ngrace_period = '20ms'\n[agents.a]\nmodel = 'main'\ninstructions_file = 'a.md'\n\
                 context_files = ['*.ctx']\n[tasks.t]\nagent = 'a'\nprompt = 'go'\n";
     let run = setup.start(text).await;
     until(|| fake.under_way() == 1).await;

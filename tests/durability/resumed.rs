@@ -72,7 +72,8 @@ input = { pattern = "*.toml" }
 delay_ms = 60000
 say = "done"
 "#;
-    let rest = "[agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['glob']\n\
+    let rest = "[limits]\ngrace_period = '20ms'\n\
+                [agents.a]\nmodel = 'default'\ninstructions = 'x'\ntools = ['glob']\n\
                 [tasks.one]\nagent = 'a'\nprompt = 'go'\n\
                 [tasks.two]\nrun = 'true'\ndepends_on = ['one']\n";
     Desk::offline(rest, script)
