@@ -11,6 +11,7 @@ use callsheet::actor::briefing::Briefings;
 use callsheet::actor::mail::{AgentMsg, StepError, SupervisorMsg};
 use callsheet::actor::replies::Replies;
 use callsheet::actor::services::Services;
+use callsheet::actor::surroundings::Surroundings;
 use callsheet::config::{self, Config, Sources};
 use callsheet::context::compaction::{CompactionSpec, Hooks};
 use callsheet::context::layers::preset::Preset;
@@ -595,6 +596,21 @@ pub(crate) fn three_layer() -> CompactionSpec {
 
 /// Services around a journal in memory, for one actor alone.
 pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHandle) -> Services {
+    let surroundings = Surroundings {
+        workspace: Arc::new(Workspace::open(root).expect("opens")),
+        watch: Arc::new(callsheet::tool::survey::watch::Watch::new(
+            root.to_owned(),
+            root.to_owned(),
+            Arc::new(Store::new(root.join("spool"), root.join("results"))),
+            callsheet::redaction::Secrets::default(),
+        )),
+        env: Arc::default(),
+        sandbox: Default::default(),
+        wrapper: Some(Arc::new(Wrapper {
+            program: env!("CARGO_BIN_EXE_callsheet").into(),
+            secrets: callsheet::redaction::Secrets::default(),
+        })),
+    };
     Services {
         planner: None,
         watcher: callsheet::run::delta_feed::DeltaFeed::new(None),
@@ -606,21 +622,13 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         briefings: Briefings::default(),
         models: std::collections::HashMap::new(),
         tools: Toolbox::default(),
-        workspace: Arc::new(Workspace::open(root).expect("opens")),
+        surroundings: Arc::new(surroundings),
         under_way: Arc::new(callsheet::tool::under_way::UnderWay::new(
             root.join("under-way"),
             false,
         )),
-        watch: Arc::new(callsheet::tool::survey::watch::Watch::new(
-            root.to_owned(),
-            root.to_owned(),
-            Arc::new(Store::new(root.join("spool"), root.join("results"))),
-            callsheet::redaction::Secrets::default(),
-        )),
         store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
-        env: Arc::default(),
         lost: Arc::default(),
-        sandbox: Default::default(),
         limits: callsheet::spec::Limits::default(),
         hooks: Default::default(),
         compaction: three_layer(),
@@ -635,9 +643,5 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         processors: Arc::new(tokio::sync::Semaphore::new(2)),
         calls: AtomicU64::new(1),
         span: tracing::Span::none(),
-        wrapper: Some(Arc::new(Wrapper {
-            program: env!("CARGO_BIN_EXE_callsheet").into(),
-            secrets: callsheet::redaction::Secrets::default(),
-        })),
     }
 }

@@ -46,6 +46,7 @@ pub mod step;
 mod summarise;
 pub mod summary;
 pub mod supervisor;
+pub mod surroundings;
 pub mod tool_context;
 mod tool_run;
 pub mod transcript_writer;

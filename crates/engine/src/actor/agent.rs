@@ -403,6 +403,7 @@ impl Agent {
     fn context(&self, state: &State) -> StepContext {
         StepContext {
             services: self.services.clone(),
+            surroundings: self.services.surroundings.clone(),
             task: self.task.clone(),
             confinement: self.confinement,
             on_unknown: self.on_unknown,

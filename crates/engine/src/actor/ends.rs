@@ -99,7 +99,7 @@ pub fn ends(traces: &Traces, mut idle: Vec<Idle>) -> Result<Vec<Draft>, JournalE
 /// # Errors
 /// Returns an error if the journal failed.
 pub(super) async fn record(services: &Services, idle: Vec<Idle>) -> Result<(), JournalError> {
-    let (traces, watch) = (Traces::of(services), services.watch.clone());
+    let (traces, watch) = (Traces::of(services), services.surroundings.watch.clone());
     let drafts = work::blocking(Helper::IdleCalls, move || {
         let mut drafts = ends(&traces, idle)?;
         tell_of_changes(&watch, &mut drafts);

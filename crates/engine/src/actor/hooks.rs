@@ -4,7 +4,6 @@
 //! call is denied; else nothing changes (docs/hooks.md). The exception is `on_start`, about which the
 //! run machine decides.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ use crate::context::CompactionTrigger;
 use crate::id::{AgentId, CallKey};
 use crate::message::Json;
 use crate::spec::hooks::{Hook, HookFinished, OnHookError};
-use crate::tool::environment::Environment;
+use crate::spec::sandbox::Confinement;
 use crate::tool::hook::{self, Answer};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 use crate::turn_machine::PendingCall;
@@ -213,7 +212,7 @@ pub(super) async fn of_run(
     let began = Instant::now();
     let mut fields = json!({
         "session_id": services.run,
-        "cwd": services.workspace.root_path(),
+        "cwd": services.surroundings.workspace.root_path(),
         "hook_event_name": which.event(),
     });
     if let (Value::Object(fields), Value::Object(own)) = (&mut fields, own) {
@@ -224,22 +223,10 @@ pub(super) async fn of_run(
     let nobody = AgentId::from_text("");
     let key = CallKey::derive(services.run, &nobody, 0, 0, which.key(), input.as_str());
     let context = ToolContext {
-        workspace: services.workspace.clone(),
-        store: services.store.clone(),
-        key,
-        env: Environment::Only(services.env.clone()),
-        basis: Default::default(),
-        skills: Arc::default(),
-        media: Arc::default(),
         timeout: services.hooks.timeout,
         grace_period: services.limits.grace_period,
-        orphan_grace: Duration::ZERO,
         cancel: cancel.clone(),
-        announce: Arc::new(()),
-        unseen: Default::default(),
-        sandbox: services.sandbox.clone(),
-        read_only: false,
-        wrapper: services.wrapper.clone(),
+        ..services.surroundings.call(&services.store, key, Confinement::default())
     };
     services.may_change_files(None).await;
     let (mut output, mut error) =
@@ -253,7 +240,7 @@ pub(super) async fn of_run(
     let output = output.chars().skip(count.saturating_sub(MOST_KEPT)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let run_by_others = services.changed_for_others(None).await;
-    let run_by_others_incomplete = services.watch.is_incomplete();
+    let run_by_others_incomplete = services.surroundings.watch.is_incomplete();
     let finished = HookFinished::new(which, error);
     HookFinished { output, took_ms, run_by_others, run_by_others_incomplete, ..finished }
 }
@@ -264,7 +251,7 @@ fn input(context: &StepContext, event: &str, own: Value) -> Json {
     let mut fields = json!({
         "session_id": services.run,
         "transcript_path": services.transcript(&context.agent),
-        "cwd": services.workspace.root_path(),
+        "cwd": context.surroundings.workspace.root_path(),
         "hook_event_name": event,
         "agent_id": context.agent,
         "agent_type": context.spec.as_ref().map(|spec| spec.name.as_str()),

@@ -46,7 +46,8 @@ pub struct Traces {
 impl Traces {
     /// Returns the places of a live run.
     pub(super) fn of(services: &Services) -> Self {
-        let (store, workspace) = (services.store.clone(), Some(services.workspace.clone()));
+        let (store, workspace) =
+            (services.store.clone(), Some(services.surroundings.workspace.clone()));
         let orphan_grace = services.limits.orphan_grace;
         let under_way = Some(services.under_way.clone());
         Self { store, workspace, lost: services.lost.clone(), orphan_grace, under_way }

@@ -2,11 +2,9 @@
 //!
 //! A command that cannot be run, or that ends with an error, is logged and changes nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::id::{AgentId, CallKey};
@@ -14,7 +12,6 @@ use crate::journal::stamp;
 use crate::message::Json;
 use crate::run_state::questions::Question;
 use crate::spec::sandbox::Confinement;
-use crate::tool::environment::Environment;
 use crate::tool::{ToolContext, hook};
 
 /// The time that a notification command has. A run that waits only for people ends after it.
@@ -40,23 +37,11 @@ pub(super) async fn notify(
         "since": stamp::text(*since_ms),
         "until": asked.until_ms.map(stamp::text),
     }));
+    let key = CallKey::derive(services.run, &AgentId::main(task, 1), 0, 0, "notify", &asked.id);
     let context = ToolContext {
-        workspace: services.workspace.clone(),
-        store: services.store.clone(),
-        key: CallKey::derive(services.run, &AgentId::main(task, 1), 0, 0, "notify", &asked.id),
-        env: Environment::Only(services.env.clone()),
-        basis: Default::default(),
-        skills: Arc::default(),
-        media: Arc::default(),
         timeout: WITHIN,
         grace_period: services.limits.grace_period,
-        orphan_grace: Duration::ZERO,
-        cancel: CancellationToken::new(),
-        announce: Arc::new(()),
-        unseen: Default::default(),
-        sandbox: services.sandbox.within(confinement),
-        read_only: confinement.read_only,
-        wrapper: services.wrapper.clone(),
+        ..services.surroundings.call(&services.store, key, confinement)
     };
     let failed = match hook::run(argv, &input, &context).await {
         Ok(hook::Answer::GoOn(_) | hook::Answer::Ask(_)) => return,

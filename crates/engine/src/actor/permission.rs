@@ -72,7 +72,7 @@ fn judged<'a>(context: &StepContext, spec: &'a AgentSpec, name: &str, input: &Js
     let is_weighed = name == bash::NAME || spec.permissions.depends_on_arguments(name);
     let subject =
         if is_weighed { subject(context, name, input) } else { Subject::of(name, vec![]) };
-    let is_on = matches!(context.services.sandbox, Sandbox::On(_));
+    let is_on = matches!(context.surroundings.sandbox, Sandbox::On(_));
     let subject = Subject { sandboxed: is_on && name == bash::NAME, ..subject };
     let place = subject.deeds.first().and_then(|deed| deed.texts.last()).cloned();
     let (verdict, rule) = spec.permissions.judge(name, &subject);
@@ -83,13 +83,13 @@ fn judged<'a>(context: &StepContext, spec: &'a AgentSpec, name: &str, input: &Js
 fn subject(context: &StepContext, name: &str, input: &Json) -> Subject {
     match context.services.tools.get(name) {
         Some(tool) if name == bash::NAME => {
-            let path = context.services.env.get("PATH").map(OsString::from);
+            let path = context.surroundings.env.get("PATH").map(OsString::from);
             let path = path.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-            let workspace = &context.services.workspace;
+            let workspace = &context.surroundings.workspace;
             bash::locate(tool.subject(input, workspace), &path, workspace.root_path())
         }
         Some(tool) if OwnTool::named(name).is_none() => {
-            tool.subject(input, &context.services.workspace)
+            tool.subject(input, &context.surroundings.workspace)
         }
         Some(_) | None => Subject::of(name, rule_texts(context, name, input)),
     }
@@ -101,7 +101,7 @@ fn rule_texts(context: &StepContext, name: &str, input: &Json) -> Vec<String> {
         return own.rule_texts(input);
     }
     let tool = context.services.tools.get(name);
-    let texts = tool.map(|tool| tool.permission_arguments(input, &context.services.workspace));
+    let texts = tool.map(|tool| tool.permission_arguments(input, &context.surroundings.workspace));
     texts.unwrap_or_default()
 }
 
@@ -266,7 +266,7 @@ struct Seen {
 
 async fn seen(context: &StepContext, name: &str, input: &Json) -> Seen {
     let Some(tool) = context.services.tools.get(name).cloned() else { return Seen::default() };
-    let (input, workspace) = (input.clone(), context.services.workspace.clone());
+    let (input, workspace) = (input.clone(), context.surroundings.workspace.clone());
     let look = move || {
         let change = tool.preview(&input, &workspace);
         let before = change.as_ref().map(|change| before(change, &workspace)).unwrap_or_default();

@@ -109,7 +109,7 @@ async fn read(
     Ok(read.and_then(|proposed| {
         // A model wrote the command, so it needs the sandbox that is wanted.
         let command = proposed.tasks.iter().find(|task| task.has_command());
-        match (&context.services.sandbox, command) {
+        match (&context.surroundings.sandbox, command) {
             (Sandbox::Missing(reason), Some(task)) => {
                 let name = &task.name;
                 Err(format!(

@@ -18,6 +18,7 @@ use super::mail::SupervisorMsg;
 use super::model_service::ModelService;
 use super::pulse::Pulse;
 use super::replies::Replies;
+use super::surroundings::Surroundings;
 use super::work::{self, Helper};
 
 use crate::context::compaction::CompactionSpec;
@@ -32,11 +33,7 @@ use crate::spec::run_by_others::ChangedForOthers;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Toolbox;
-use crate::tool::sandbox::Sandbox;
-use crate::tool::survey::watch::Watch;
 use crate::tool::under_way::UnderWay;
-use crate::tool::workspace::Workspace;
-use crate::tool::wrapper::Wrapper;
 use crate::turn::question::Verdict;
 use crate::turn_machine::lost::LostCalls;
 
@@ -57,24 +54,16 @@ pub struct Services {
     pub models: HashMap<Name, Arc<ModelService>>,
     /// The tools that do work outside the agents.
     pub tools: Toolbox,
-    /// The files that tools may touch.
-    pub workspace: Arc<Workspace>,
+    /// Where the calls of the run happen, unless an agent has a place of its own.
+    pub surroundings: Arc<Surroundings>,
     /// The result store, for large outputs.
     pub store: Arc<Store>,
-    /// Tells which files that other programs run were changed.
-    pub watch: Arc<Watch>,
     /// The calls at work, by which the next process knows of which calls this one died.
     pub under_way: Arc<UnderWay>,
-    /// Environment variables that processes get, and no others.
-    pub env: Arc<BTreeMap<String, String>>,
     /// Keys and secrets, which no record may contain.
     pub secrets: Secrets,
-    /// The wrapper that runs commands; `None`: this process runs them itself.
-    pub wrapper: Option<Arc<Wrapper>>,
     /// The calls of which the journal lost the records.
     pub lost: Arc<LostCalls>,
-    /// The sandbox of commands.
-    pub sandbox: Sandbox,
     /// The limits of the run.
     pub limits: Limits,
     /// The hooks of the run and of its tool calls.
@@ -143,10 +132,10 @@ pub struct Proposed {
 impl Services {
     /// Looks at the workspace before the first call of the run that may change files.
     pub(super) async fn may_change_files(&self, agent: Option<&AgentId>) {
-        if self.watch.note(agent) {
+        if self.surroundings.watch.note(agent) {
             return;
         }
-        let watch = self.watch.clone();
+        let watch = self.surroundings.watch.clone();
         if let Err(error) = work::blocking(Helper::Watch, move || watch.begin()).await {
             tracing::warn!(%error, "the workspace was not looked at");
         }
@@ -157,10 +146,10 @@ impl Services {
         &self,
         agent: Option<&AgentId>,
     ) -> Vec<ChangedForOthers> {
-        if !agent.is_none_or(|agent| self.watch.concerns(agent)) {
+        if !agent.is_none_or(|agent| self.surroundings.watch.concerns(agent)) {
             return Vec::new();
         }
-        let (watch, agent) = (self.watch.clone(), agent.cloned());
+        let (watch, agent) = (self.surroundings.watch.clone(), agent.cloned());
         let looking = work::blocking(Helper::Watch, move || watch.ended(agent.as_ref()));
         looking.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the workspace was not looked at");
@@ -189,7 +178,7 @@ impl Services {
         let stock = Stock {
             agents: &agents,
             tools: &self.tools,
-            workspace: &self.workspace,
+            workspace: &self.surroundings.workspace,
             preset: &self.compaction.preset,
             limits: &self.limits,
         };

@@ -13,6 +13,7 @@ use super::record_right::RecordRight;
 use super::replies::Replies;
 use super::services::Services;
 use super::summary::SummaryAnswer;
+use super::surroundings::Surroundings;
 use super::work::{self, Helper};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
@@ -87,6 +88,8 @@ pub enum SlotReturn {
 pub struct StepContext {
     /// The values and handles that the run's actors share.
     pub services: Arc<Services>,
+    /// Where its calls happen.
+    pub surroundings: Arc<Surroundings>,
     /// The task.
     pub task: Name,
     /// What the task is kept from.
@@ -174,7 +177,7 @@ pub(super) async fn take_slot(context: &StepContext) {
 impl StepContext {
     /// Removes the spooled results of the calls in these records: the records are durable now.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
-        if self.services.wrapper.is_some() {
+        if self.surroundings.wrapper.is_some() {
             forget_results(self.services.store.clone(), records);
         }
     }

@@ -7,8 +7,7 @@ use super::step::StepContext;
 use crate::crash::{self, Point};
 use crate::event::Event;
 use crate::id::CallKey;
-use crate::tool::environment::Environment;
-use crate::tool::{Announce, BoxFuture, TIME_LIMIT, ToolContext, ToolError};
+use crate::tool::{Announce, BoxFuture, ToolContext, ToolError};
 use crate::turn::{Process, ToolStarted};
 
 /// Records that a call begins.
@@ -50,20 +49,12 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let model = context.spec.as_ref().and_then(|spec| services.models.get(&spec.model));
     ToolContext {
         media: model.map(|service| service.spec.media.clone()).unwrap_or_default().into(),
-        workspace: services.workspace.clone(),
-        store: services.store.clone(),
         announce: Arc::new(announcer),
-        wrapper: services.wrapper.clone(),
-        key,
-        env: Environment::Only(services.env.clone()),
-        sandbox: services.sandbox.within(confinement),
-        read_only: confinement.read_only,
-        basis: Default::default(),
         unseen: unseen.unwrap_or_default(),
         skills: skills.unwrap_or_default().into(),
-        timeout: TIME_LIMIT,
         grace_period: services.limits.grace_period,
         orphan_grace: services.limits.orphan_grace,
         cancel: context.cancel.clone(),
+        ..context.surroundings.call(&services.store, key, confinement)
     }
 }

@@ -374,7 +374,7 @@ async fn begin(
         Effect::Once => None,
         Effect::Checked => {
             let (tool, input) = (tool.clone(), call.call.input.clone());
-            let workspace = context.services.workspace.clone();
+            let workspace = context.surroundings.workspace.clone();
             let foreseen = move || tool.foresee(&input, &workspace);
             let foreseen = work::blocking(Helper::Foresight, foreseen).await;
             foreseen.map_err(|error| ToolError::Failed(error.to_string()))?

@@ -18,6 +18,7 @@ use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
 use crate::actor::services::Services;
 use crate::actor::spans;
+use crate::actor::surroundings::Surroundings;
 use crate::config::{Config, ProviderKind, ProviderSpec, is_secret};
 use crate::context::layers::preset::Preference;
 use crate::context::provider::strategy::{self, Strategy, StrategySettings, Wanted};
@@ -141,9 +142,16 @@ impl Prepared {
             wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
         let (root, store) = (workspace.root_path().to_owned(), Arc::new(store));
         let watch = Watch::new(root, dir.path().to_owned(), store.clone(), secrets.clone());
+        let surroundings = Surroundings {
+            workspace: Arc::new(workspace),
+            watch: Arc::new(watch),
+            env: Arc::new(environment_of_commands(config)),
+            wrapper: wrapper.map(Arc::new),
+            sandbox: self.sandbox.sandbox,
+        };
         Ok(Services {
             run,
-            watch: Arc::new(watch),
+            surroundings: Arc::new(surroundings),
             under_way: Arc::new(UnderWay::new(dir.spool().join("under-way"), false)),
             span: spans::run(run, &config.name),
             workflow: config.name.clone(),
@@ -152,13 +160,9 @@ impl Prepared {
             briefings: Briefings::default(),
             models: self.models,
             tools: self.tools,
-            workspace: Arc::new(workspace),
             store,
-            env: Arc::new(environment_of_commands(config)),
             secrets,
             lost: Arc::default(),
-            sandbox: self.sandbox.sandbox,
-            wrapper: wrapper.map(Arc::new),
             limits,
             hooks: config.hooks.clone(),
             compaction: config.compaction.clone(),

@@ -132,7 +132,7 @@ impl Check {
             );
             Failure::new(FailureKind::ToolError, message)
         })?;
-        let (workspace, text) = (self.services.workspace.clone(), text.to_owned());
+        let (workspace, text) = (self.services.surroundings.workspace.clone(), text.to_owned());
         let write = move || workspace.write(&path, text.as_bytes());
         let written = work::blocking(Helper::OutputWrite, write).await;
         let failed = |reason: &dyn Display| {
