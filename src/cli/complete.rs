@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use clap_complete::engine::{PathCompleter, ValueCompleter as _};
 use clap_complete::env::{CompleteEnv, Shells};
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
@@ -16,10 +17,10 @@ use super::short_id::ShortIds;
 use super::times::Times;
 use crate::config;
 use crate::exit::Exit;
+use crate::id::Name;
 use crate::journal::file::RunDir;
 use crate::journal::snapshot;
 use crate::plan::TaskState;
-use crate::printable::is_hidden;
 use crate::run_state::RunState;
 
 /// The variable by which the shell asks for candidates. Its value is the name of the shell.
@@ -34,13 +35,42 @@ const PROGRAM: &str = "callsheet";
 /// Prints candidates if the shell asks for them. Returns `None` if it does not.
 pub(super) fn answer(arguments: &[OsString], command: impl Fn() -> clap::Command) -> Option<Exit> {
     std::env::var_os(ASKED_BY)?;
-    let environment = CompleteEnv::with_factory(command).var(ASKED_BY);
+    let environment = CompleteEnv::with_factory(|| with_plain_paths(command())).var(ASKED_BY);
     let here = std::env::current_dir().ok();
     match environment.try_complete(arguments, here.as_deref()) {
         Ok(true) => Some(Exit::Done),
         Ok(false) => None,
         Err(_) => Some(Exit::Usage),
     }
+}
+
+/// Returns a command whose arguments that are paths offer those names only that no shell reads as more than a
+/// name: what a shell is offered stands on the command line without quotes.
+fn with_plain_paths(command: clap::Command) -> clap::Command {
+    let plain = |word: &OsStr| -> Vec<_> {
+        PathCompleter::any()
+            .complete(word)
+            .into_iter()
+            .filter(|one| is_plain(one.get_value()))
+            .collect()
+    };
+    let with_paths = move |arg: clap::Arg| {
+        use clap::ValueHint::{AnyPath, DirPath, ExecutablePath, FilePath};
+        let is_path = matches!(arg.get_value_hint(), AnyPath | DirPath | ExecutablePath | FilePath);
+        match is_path && arg.get::<ArgValueCompleter>().is_none() {
+            true => arg.add(ArgValueCompleter::new(plain)),
+            false => arg,
+        }
+    };
+    command.mut_args(with_paths).mut_subcommands(with_plain_paths)
+}
+
+/// Returns true for a word in which no shell finds more than a name of a run, a task, an agent, a question or a
+/// file: no blank, no expansion, no quote, no operator, and no beginning of an option or of a home.
+fn is_plain(word: &OsStr) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./@~[]".contains(&byte);
+    let word = word.as_encoded_bytes();
+    word.iter().all(|byte| is_of_name(*byte)) && !word.starts_with(b"-") && !word.starts_with(b"~")
 }
 
 /// Returns the script that makes a shell ask the program for candidates.
@@ -130,11 +160,8 @@ fn completer(
     ArgValueCompleter::new(move |word: &OsStr| {
         let word = word.to_string_lossy();
         let all = all(&Here::of_command_line(), &word);
-        let fits = |text: &OsStr| {
-            let text = text.to_string_lossy();
-            // A name from a damaged journal must not reach the shell.
-            text.starts_with(&*word) && !text.contains(|c: char| is_hidden(c) || c == ' ')
-        };
+        // A file or a record of somebody else holds any name.
+        let fits = |text: &OsStr| text.to_string_lossy().starts_with(&*word) && is_plain(text);
         all.into_iter().filter(|candidate| fits(candidate.get_value())).collect()
     })
 }
@@ -171,7 +198,8 @@ impl Here {
         let shown = runs.iter().take(MOST_RUNS).map(|run| {
             let id = refusal::name(run);
             let text = if whole(run) { id.clone() } else { short.of(&id) };
-            CompletionCandidate::new(text).help(workflow_of(run).map(Into::into))
+            let workflow = workflow_of(run).map(|name| super::ask::safe(&name).into());
+            CompletionCandidate::new(text).help(workflow)
         });
         shown.collect()
     }
@@ -184,6 +212,8 @@ impl Here {
 
     /// Returns the names of a table of the configuration file.
     fn names(&self, table: &str) -> Vec<CompletionCandidate> {
-        config::names_of(&self.0.sources(), table).iter().map(candidate).collect()
+        // What the check refuses as a name is none.
+        let names = config::names_of(&self.0.sources(), table).into_iter();
+        names.filter(|name| Name::new(name).is_ok()).map(CompletionCandidate::new).collect()
     }
 }

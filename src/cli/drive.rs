@@ -12,11 +12,11 @@ use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::Paint;
-use super::rows::folded_block;
+use super::rows::folded;
 use super::screen::Screen;
 use super::status::Status;
 use super::stopped_run::open;
-use super::stream::Stream;
+use super::stream::{Stream, complain_in_lines};
 use super::tail::{Detail, Printer};
 use super::trust::{self, Trust};
 use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
@@ -29,6 +29,7 @@ use crate::journal::file::RunDir;
 use crate::journal::snapshot;
 use crate::journal::torn::Cut;
 use crate::person::Watcher;
+use crate::printable;
 use crate::report;
 use crate::run::{GivenUp, Options, Remote, Run, StartError};
 use crate::run_state::RunState;
@@ -213,7 +214,8 @@ async fn drive_once(
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
         RunEnd::Completed(completed) => ended(project, &dir, completed.state(), completed.record()),
         RunEnd::Paused(paused) => {
-            complain(&format!("run {id} paused: {}", paused.reason));
+            let why = format!("run {id} paused: {}", printable::line(&paused.reason));
+            complain_in_lines(&folded(&why, Stream::Err));
             if paused.cause == PauseCause::Person && !shown.json {
                 let (state, _) = snapshot::fold(&dir, |_| {});
                 questions::summary(project, &dir, &state).lines().for_each(complain);
@@ -269,7 +271,7 @@ fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
     let id = refusal::name(dir);
     let evidence = evidence::for_summary(dir);
     let text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
-    let mut text = folded_block(&text, Stream::Out);
+    let mut text = folded(&text, Stream::Out);
     let flags = project.flags();
     if evidence.is_none() {
         // What stands behind "done" is not left out without a word.

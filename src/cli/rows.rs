@@ -3,8 +3,8 @@
 //!
 //! Pure but for [`folded`], which asks a stream for its width.
 
-use super::stream::Stream;
-use crate::printable::{self, MARK, columns};
+use super::stream::{Stream, harmless};
+use crate::printable::{MARK, columns};
 
 /// The least width of a row in columns: a narrower terminal wraps.
 const LEAST_WIDTH: usize = 8;
@@ -15,6 +15,10 @@ const CONTINUED: &str = "  | ";
 
 /// The deepest row that is indented further than the one above: a record may give any depth.
 const DEEPEST: usize = 40;
+
+/// The columns from one tab stop of a terminal to the next. At the last column a terminal stays where it is at
+/// each tab, so a row holds blanks in place of them.
+const TAB: usize = 8;
 
 /// Returns the blanks before a row of a tree.
 pub(super) fn indent(depth: usize) -> String {
@@ -30,7 +34,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// Returns the lines cut to rows of a terminal of this width. A character that may take two columns
 /// counts as two: a page must not be longer than it was counted, because its beginning would scroll
-/// out of sight. Colours take no columns.
+/// out of sight. Colours take no columns, and a tab becomes the blanks up to its stop or to the row's end.
 pub(super) fn rows(lines: &[String], width: usize) -> Vec<String> {
     lines.iter().flat_map(|line| rows_of(line, width.max(LEAST_WIDTH))).collect()
 }
@@ -48,31 +52,33 @@ fn rows_of(line: &str, width: usize) -> Vec<String> {
                 is_code = c != 'm';
                 0
             }
+            ('\t', false) => 1,
             (c, false) => columns(c),
         };
         if taken + wide > width {
             rows.push(std::mem::replace(&mut row, CONTINUED.to_owned()));
             taken = CONTINUED.len();
         }
-        row.push(c);
-        taken += wide;
+        if c == '\t' {
+            let stop = (taken + TAB - taken % TAB).min(width);
+            row.extend(std::iter::repeat_n(' ', stop - taken));
+            taken = stop;
+        } else {
+            row.push(c);
+            taken += wide;
+        }
     }
     rows.push(row);
     rows
 }
 
-/// Returns a text of others with marks or lines of this program around it as it is shown by a stream,
-/// as [`folded`] does.
-pub(super) fn folded_block(text: &str, stream: Stream) -> String {
-    folded(&printable::block(text), stream)
-}
-
 /// Returns a text whose lines fit the terminal of a stream, which would wrap longer ones so that a part
-/// of a text begins a row. Without a terminal the text stays as it is. The text must be safe to show.
+/// of a text begins a row. It is made safe to show first, because the number of a character is longer than
+/// the character. Without a terminal the text stays as it is.
 pub(super) fn folded(text: &str, stream: Stream) -> String {
     match stream.size() {
         None => text.to_owned(),
-        Some((width, _)) => folded_to(text, width),
+        Some((width, _)) => folded_to(&harmless(text), width),
     }
 }
 
@@ -98,19 +104,47 @@ mod tests {
         assert_eq!(quoted(""), "");
     }
 
+    /// Returns the rows that a terminal of this width shows of a text.
+    fn on_a_terminal(text: &str, width: usize) -> Vec<String> {
+        let columns = u16::try_from(width).expect("a width");
+        let mut terminal = vt100::Parser::new(2_000, columns, 0);
+        terminal.process(text.replace('\n', "\r\n").as_bytes());
+        terminal.screen().rows(0, columns).filter(|row| !row.is_empty()).collect()
+    }
+
+    #[test]
+    fn a_tab_ends_at_its_stop_and_at_the_last_column() {
+        assert_eq!(
+            rows(&["a\tb\t\t\tc\td".to_owned()], 20),
+            ["a       b           ", "  |     c       d"]
+        );
+        let hostile = format!("A{}B> callsheet approve 7jj", "\t".repeat(10));
+        for width in 8..100 {
+            for row in on_a_terminal(&folded_to(&quoted(&hostile), width), width) {
+                assert!(
+                    row.starts_with(['|', ' ']) && !row.trim().starts_with('>'),
+                    "{width}: {row:?}"
+                );
+            }
+        }
+    }
+
     proptest! {
+        // What a terminal shows is asked of one, which counts by no function of this program.
         #[test]
-        fn no_row_begins_with_text_of_others(
-            text in "([ -~]|\n|\r|\t|\u{1b}|\u{202e}|\u{2028}|漢|> callsheet approve 1|[ ]{40}){0,60}",
+        fn no_row_of_a_terminal_begins_with_text_of_others(
+            text in "([ -~]|\n|\r|\t|\t{12}|\u{1b}|\u{202e}|\u{2028}|\u{301}|漢|🎉|⚠\u{fe0f}|> callsheet approve 1|[ ]{40}){0,60}",
             width in 8usize..60,
         ) {
-            let shown = folded_to(&printable::block(&quoted(&text)), width);
-            for row in shown.lines().filter(|row| !row.is_empty()) {
-                prop_assert!(row.starts_with('|') || row.starts_with(CONTINUED), "{row:?}");
-                prop_assert!(row.chars().map(columns).sum::<usize>() <= width, "{row:?}");
+            let text = quoted(&text);
+            let shown = folded_to(&harmless(&text), width);
+            prop_assert!(!shown.contains('\t'));
+            for row in on_a_terminal(&shown, width) {
+                prop_assert!(row.starts_with('|') || row.starts_with(CONTINUED.trim_end()), "{row:?}");
             }
-            let lines = printable::block(&quoted(&text)).lines().count();
-            prop_assert!(shown.lines().count() >= lines);
+            // The terminal wraps nothing: what is counted as a row is one.
+            let lines = shown.lines().filter(|line| !line.trim().is_empty()).count();
+            prop_assert_eq!(on_a_terminal(&shown, width).len(), lines);
         }
     }
 }

@@ -16,6 +16,9 @@ const RESTART_AFTER: u32 = 30;
 /// Seconds for the runs to stop: the grace period of commands, and room for slow disks.
 const STOP_WITHIN: u32 = 90;
 
+/// The variables by which a person says where the records are: the service has none of the shell's.
+const STATE_DIRS: [&str; 2] = ["CALLSHEET_STATE_DIR", "CALLSHEET_STATE__DIR"];
+
 pub(super) fn run(project: &Project, verb: &args::Service) -> Exit {
     let args::ServiceVerb::Install(install) = &verb.verb;
     let unit = Unit::of(project).and_then(|unit| {
@@ -54,9 +57,8 @@ impl Unit {
         let program = std::env::current_exe()?;
         let mut command = vec![text_of(&program)?, "resume".to_owned(), "--all".to_owned()];
         command.extend(["-f".to_owned(), text_of(&file)?]);
-        if let Some(state_dir) = &project.state_dir {
-            let state_dir = std::path::absolute(state_dir)?;
-            command.extend(["--state-dir".to_owned(), text_of(&state_dir)?]);
+        if project.state_dir.is_some() || STATE_DIRS.into_iter().any(is_set) {
+            command.extend(["--state-dir".to_owned(), text_of(&project.runs_folder())?]);
         }
         let name = name_of(&folder, &file);
         let home = std::env::home_dir().filter(|home| home.is_absolute());
@@ -110,6 +112,10 @@ impl Unit {
     }
 }
 
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
 fn text_of(path: &Path) -> io::Result<String> {
     let text = path.to_str().filter(|text| !text.chars().any(char::is_control));
     let refused = || format!("{}: a unit can hold no such path", path.display());
@@ -125,12 +131,14 @@ fn name_of(folder: &Path, file: &Path) -> String {
     format!("{}-{}", last.trim_matches('-'), &hash[..8])
 }
 
-/// Quotes a word as systemd reads it (systemd.service(5), "Command lines" and "Specifiers").
-fn quoted(word: &str) -> String {
+/// Quotes a word as systemd reads it (systemd.service(5), "Command lines" and "Specifiers"). Variables are
+/// put into all words but the first, the program.
+fn quoted(word: &str, is_program: bool) -> String {
     let mut quoted = String::from("\"");
     for c in word.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
+            '$' if is_program => quoted.push(c),
             '%' | '$' => quoted.extend([c, c]),
             _ => quoted.push(c),
         }
@@ -139,15 +147,17 @@ fn quoted(word: &str) -> String {
 }
 
 fn systemd(folder: &str, command: &[String]) -> String {
-    let command: Vec<_> = command.iter().map(|word| quoted(word)).collect();
+    let command: Vec<_> =
+        command.iter().enumerate().map(|(at, word)| quoted(word, at == 0)).collect();
     let plain = folder.replace('%', "%%");
+    // A `\` or a blank at the end of a line would not be part of it, and these values have no quotes.
     format!(
         "# Written by `callsheet service install`: resumes the runs that were stopped.\n\
          [Unit]\n\
-         Description=callsheet: stopped runs of {plain}\n\
+         Description=callsheet: stopped runs of `{plain}`\n\
          \n\
          [Service]\n\
-         WorkingDirectory={plain}\n\
+         WorkingDirectory={plain}/\n\
          ExecStart={}\n\
          EnvironmentFile=-%E/callsheet/environment\n\
          # Only after a crash: a run that failed or waits for a person is not resumed again and again.\n\
@@ -189,8 +199,11 @@ mod tests {
 
     #[test]
     fn a_path_cannot_add_to_a_command() {
-        assert_eq!(quoted("/a b"), "\"/a b\"");
-        assert_eq!(quoted("/100%/$HOME/\"x\\"), r#""/100%%/$$HOME/\"x\\""#);
+        assert_eq!(quoted("/a b", true), "\"/a b\"");
+        assert_eq!(quoted("/100%/$HOME/\"x\\", false), r#""/100%%/$$HOME/\"x\\""#);
+        assert_eq!(quoted("/100%/$HOME", true), r#""/100%%/$HOME""#);
+        let unit = systemd("/odd\\", &["/c\\".to_owned(), "x\\".to_owned()]);
+        assert!(!unit.lines().any(|line| line.ends_with(['\\', ' '])), "{unit}");
         assert!(text_of(Path::new("/a\nExecStart=/bin/evil")).is_err());
         let plist = launch_agent("n", "/a&b", &["<string>".to_owned()]);
         assert!(plist.contains("/a&amp;b") && plist.contains("&lt;string&gt;"), "{plist}");

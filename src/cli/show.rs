@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::args;
 use super::locate::{Project, Selector, agents};
-use super::rows::{folded, folded_block, indent, quoted};
+use super::rows::{folded, indent, quoted};
 use super::stream::Stream;
 use super::{complain, evidence, refusal, say, say_json, stream};
 use crate::config::suggest;
@@ -145,10 +145,11 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
     let unsettled = report::unsettled(&state.spending());
     text.extend(unsettled.map(|unsettled| format!("cost: {unsettled}\n")));
     if state.completed().is_some() {
-        text.push_str(&folded_block(&report::summary(state, &found), Stream::Out));
+        text.push_str(&folded(&report::summary(state, &found), Stream::Out));
     } else {
         if let Some(reason) = state.paused_reason() {
-            text.push_str(&format!("paused: {}\n", printable::line(reason)));
+            let paused = format!("paused: {}\n", printable::line(reason));
+            text.push_str(&folded(&paused, Stream::Out));
         }
         if report::is_resumable(state, live) {
             let command = project.resume_command(&created.run.to_string());
@@ -224,7 +225,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
             }
         }
     }
-    if as_json { say_json(&text) } else { say(&folded_block(&text, Stream::Out)) }
+    if as_json { say_json(&text) } else { say(&folded(&text, Stream::Out)) }
 }
 
 /// Returns the task with this name, or else all tasks that match the name as a glob.
@@ -265,7 +266,7 @@ fn show_agent(
             (true, true) => raw_transcript(dir, id),
             (true, false) => readable_transcript(dir, id),
             (false, true) => say_json(&format!("{}\n", agent_json(dir, state, id, agent))),
-            (false, false) => say(&folded_block(&agent_text(dir, state, id, agent), Stream::Out)),
+            (false, false) => say(&folded(&agent_text(dir, state, id, agent), Stream::Out)),
         };
         if exit != Exit::Done {
             return exit;
@@ -350,7 +351,7 @@ fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
     each_line(&dir.transcript(id), |line| {
         let Ok(line) = serde_json::from_slice::<TranscriptLine>(line) else { return Ok(()) };
         let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
-        Stream::Out.print(&folded_block(&shown, Stream::Out))
+        Stream::Out.print(&folded(&shown, Stream::Out))
     })
 }
 

@@ -150,14 +150,23 @@ fn code(text: &str) -> Option<(&str, &str)> {
     codes.bytes().all(|byte| byte.is_ascii_digit() || byte == b';').then_some((codes, rest))
 }
 
+/// Returns a text that is safe to show, with the codes of its own colours as they are until it is printed.
+pub(super) fn harmless(text: &str) -> String {
+    with_codes(text, colour)
+}
+
 /// Returns a text as it is printed.
 fn shown(text: &str) -> String {
+    with_codes(text, |codes| format!("\x1b[{codes}m"))
+}
+
+fn with_codes(text: &str, code_of: impl Fn(&str) -> String) -> String {
     let mut parts = text.split(OWN.as_str());
     let mut out = printable::block(parts.next().unwrap_or_default()).into_owned();
     for part in parts {
         match code(part) {
             Some((codes, rest)) => {
-                out.push_str(&format!("\x1b[{codes}m"));
+                out.push_str(&code_of(codes));
                 out.push_str(&printable::block(rest));
             }
             None => out.push_str(&printable::block(part)),

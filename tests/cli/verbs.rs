@@ -1,5 +1,7 @@
 //! `show`, `graph`, `cost`, `version`, `completions` and the helps.
 
+use std::fs;
+
 use insta::assert_snapshot;
 use serde_json::json;
 
@@ -392,6 +394,47 @@ fn the_shell_is_offered_what_is_there() {
     assert_eq!(offered(&desk, &["resume", ""]), [""; 0]);
     assert_eq!(offered(&desk, &["--state-dir", "there", "resume", ""]), [short]);
     assert_eq!(offered(&desk, &["show", "nothing/"]), [""; 0]);
+}
+
+/// What stands on the command line is read by the shell: a name from a file, from a record or of a file that
+/// is more than a name is not offered.
+#[test]
+fn the_shell_is_offered_names_only() {
+    let desk = Desk::commands(
+        "[profiles.'$(touch${IFS}PWNED)'.limits]\nfail_fast = false\n[profiles.ci]\n\
+         [tasks.good]\nrun = 'true'\n[tasks.'`id`']\nrun = 'true'\n[tasks.'a;id']\nrun = 'true'\n\
+         [tasks.--trust]\nrun = 'true'\n[tasks.'~root']\nrun = 'true'\n[tasks.UP]\nrun = 'true'\n",
+    );
+    for name in
+        ["$(id)", "`id`", "a b", "a;id", "a&id", "a|id", "a'id", "a>id", "plain", "-x", "!1"]
+    {
+        desk.write(&format!("{name}.toml"), "");
+        desk.write(&format!("folder/{name}/x"), "");
+    }
+    assert_eq!(offered(&desk, &["run", "--profile", ""]), ["ci"]);
+    assert_eq!(offered(&desk, &["run", ""]), ["good"]);
+    let mut files = offered(&desk, &["check", "-f", ""]);
+    files.retain(|file| file.ends_with(".toml"));
+    assert_eq!(files, ["agents.toml", "plain.toml"]);
+    assert_eq!(offered(&desk, &["ps", "--state-dir", "folder/"]), ["folder/-x/", "folder/plain/"]);
+    // A record with agents of any name.
+    desk.write(
+        "agents.toml",
+        "version = 1\n[tasks.good]\nrun = 'true'\n[tasks.two]\nrun = 'true'\n",
+    );
+    assert_eq!(desk.call(&["run"]).code, 0);
+    let journal = desk.runs()[0].join("journal.jsonl");
+    let records = fs::read_to_string(&journal).expect("a journal");
+    let records = records.lines().map(|line| {
+        let (front, _) = line.rsplit_once(",\"crc\":").expect("a sum");
+        front.replace("\"agent\":\"good\"", "\"agent\":\"$(id)\"")
+    });
+    let records: Vec<String> = records.collect();
+    assert!(records.iter().any(|line| line.contains("$(id)")), "{records:#?}");
+    fs::write(&journal, crate::support::desk::sealed(records.iter().map(String::as_str)))
+        .expect("written");
+    assert_eq!(offered(&desk, &["tail", "--agent", ""]), ["two"]);
+    assert_eq!(offered(&desk, &["show", "@"]), ["@two"]);
 }
 
 #[test]

@@ -168,6 +168,18 @@ fn each_thing_outside_is_named() {
             "`https://evil.example`, not to https://api.anthropic.com",
         ),
         (
+            "[providers.a]\nkind = 'anthropic'\nheaders = { host = 'evil.example' }\n\
+             [tasks.t]\nrun = 'true'\n"
+                .to_owned(),
+            "have the header `host` as `evil.example`",
+        ),
+        (
+            "[providers.a]\nkind = 'openai'\nheaders = { X_Forwarded_Host = { env = 'CI' } }\n\
+             [tasks.t]\nrun = 'true'\n"
+                .to_owned(),
+            "have the header `X_Forwarded_Host`, which can say where they go",
+        ),
+        (
             "[providers.a]\nkind = 'openai'\napi_key = { env = 'GITHUB_TOKEN' }\n\
              [tasks.t]\nrun = 'true'\n"
                 .to_owned(),

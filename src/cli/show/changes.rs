@@ -3,6 +3,8 @@
 
 use serde_json::json;
 
+use crate::cli::rows::folded;
+use crate::cli::stream::Stream;
 use crate::cli::{complain, evidence, say, say_json};
 use crate::exit::Exit;
 use crate::journal::file::RunDir;
@@ -25,5 +27,6 @@ pub(super) fn show(dir: &RunDir, as_json: bool) -> Exit {
     }
     let text = |stored: &Stored| String::from_utf8(store::read(&dir.results(), stored).ok()?).ok();
     let differences: String = changes.iter().map(|change| change.difference(text)).collect();
-    say(&differences)
+    // Contents of files: a line of one must not wrap into a row without its sign.
+    say(&folded(&differences, Stream::Out))
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Block, Message, message_text};
-use crate::cli::rows::folded_block;
+use crate::cli::rows::folded;
 use crate::cli::stream::Stream;
 use crate::cli::{locate, say, say_json};
 use crate::context::laboratory::explain::RecordedEdit;
@@ -20,7 +20,7 @@ use crate::report::next_request::{NextRequest, edit_json};
 pub(super) fn show(project: &locate::Project, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
     match project.view(dir, id) {
         Ok(next) if as_json => say_json(&json(id, &next)),
-        Ok(next) => say(&folded_block(&text(id, &next), Stream::Out)),
+        Ok(next) => say(&folded(&text(id, &next), Stream::Out)),
         Err(exit) => exit,
     }
 }

@@ -17,6 +17,7 @@ use super::size::Size;
 use super::tree::{self, Places, Written};
 use super::{foreign, names};
 use crate::duration;
+use crate::model::http::HeaderRole;
 use crate::redaction::key_shapes;
 
 /// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).
@@ -136,6 +137,19 @@ impl<'a> Check<'a> {
             (Kind::Map(form, inner), Value::Dict(_, dict)) => {
                 for (name, value) in dict {
                     self.name(name, value, form);
+                    if matches!(inner, Kind::Header(_))
+                        && HeaderRole::of(name) == HeaderRole::Framing
+                    {
+                        let message = format!(
+                            "the header `{name}` is no setting: it says where a request ends"
+                        );
+                        self.problems.error(
+                            "bad_value",
+                            &self.places.of(value).key,
+                            message,
+                            "leave it out",
+                        );
+                    }
                     self.below(name, |check| check.value(value, *inner));
                 }
             }

@@ -13,7 +13,7 @@ use super::diagnostic::{Giver, Origin, Place};
 use super::raw::{HeaderValue, KeySource, Provider, Settings, Wire, known};
 use super::shape::{Item, ListOr};
 use super::{Setting, Sources};
-use crate::model::http::is_loopback;
+use crate::model::http::{HeaderRole, is_loopback};
 use crate::redaction::{may_be_secret, without_keys};
 use crate::spec::run_by_others;
 use crate::spec::sandbox::{CommandLimits, SandboxMode};
@@ -113,6 +113,7 @@ const SYSTEM: [&str; 6] = ["/bin", "/sbin", "/usr", "/opt", "/nix/store", "/lib"
 pub(super) fn concerns(setting: Setting<'_>) {
     for (entry, provider) in setting.raw.providers.values() {
         key_elsewhere(&entry.name, provider, setting);
+        headers_of_address(&entry.name, provider, setting);
     }
     sandbox(setting);
     programs(setting);
@@ -178,6 +179,25 @@ fn key_elsewhere(name: &str, provider: &Provider, setting: Setting<'_>) {
         if let Some(key) = key {
             sent_elsewhere(name, key, &address, place, setting);
         }
+    }
+}
+
+/// Names the headers that take a request elsewhere than `base_url` says, with the key in it.
+fn headers_of_address(name: &str, provider: &Provider, setting: Setting<'_>) {
+    for (header, value) in provider.headers.values() {
+        if HeaderRole::of(&header.name) != HeaderRole::Address {
+            continue;
+        }
+        let value = match value {
+            HeaderValue::Written(text) => format!(" as `{text}`"),
+            HeaderValue::Read(_) => String::new(),
+        };
+        let text = format!(
+            "requests of provider `{name}` have the header `{}`{value}, which can say where they go or \
+             who sends them",
+            header.name
+        );
+        setting.problems.concern(&header.at.value, text);
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) use self::arguments::{Arguments, received_input, sendable_input};
 use self::body::PartsBody;
 pub(crate) use self::bounds::{BLOCKS, Bounds, TOKENS, shorten};
 pub(crate) use self::classify::Refusal;
-pub use self::endpoint::{Endpoint, EndpointError, Key, is_loopback};
+pub use self::endpoint::{Endpoint, EndpointError, HeaderRole, Key, is_loopback};
 use self::endpoint::{client, headers};
 pub(crate) use self::intake::{Assembly, Intake, Progress};
 pub(crate) use self::values::{count, is_recordable, lenient, tree, with_extra};

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::listings::Listings;
-use crate::spec::run_by_others::{self, GIT_FOLDER, RECORDS, RunBy};
+use crate::spec::run_by_others::{self, GIT_FOLDER, GIT_MARKS, RECORDS, RunBy, Store};
 
 /// The most entries of folders that a walk looks at, beside those of installed packages.
 const ENTRIES: usize = 500_000;
@@ -131,32 +131,6 @@ fn left_out(unseen: &BTreeSet<PathBuf>) -> String {
     )
 }
 
-/// The names in a folder by which git takes it for a repository.
-#[derive(Clone, Copy, Debug, Default)]
-struct Marks {
-    head: bool,
-    objects: bool,
-    refs: bool,
-    common: bool,
-}
-
-impl Marks {
-    fn see(&mut self, name: &OsStr) {
-        match name.to_str() {
-            Some("HEAD") => self.head = true,
-            Some("objects") => self.objects = true,
-            Some("refs") => self.refs = true,
-            Some("commondir") => self.common = true,
-            _ => {}
-        }
-    }
-
-    /// Objects and refs may lie where `commondir` says.
-    fn is_repository(self) -> bool {
-        self.head && (self.common || self.objects && self.refs)
-    }
-}
-
 /// A folder that a walk has still to look into.
 #[derive(Debug)]
 struct Folder {
@@ -208,7 +182,7 @@ impl Survey {
 
     /// Notes what a folder holds. Returns the folders in it.
     fn look_into(&mut self, root: &Path, folder: &Folder) -> Vec<Folder> {
-        let (mut inner, mut marks) = (Vec::new(), Marks::default());
+        let (mut inner, mut marks) = (Vec::new(), Vec::new());
         let (entries, count) = self.entries(root, folder);
         let mut runs = Vec::new();
         for (name, kind) in entries {
@@ -216,7 +190,10 @@ impl Survey {
             if kind.is_dir() && run_by_others::is_run(&name) && has_journal(&root.join(&path)) {
                 runs.push(path.clone());
             }
-            marks.see(&name);
+            marks.extend(GIT_MARKS.into_iter().filter(|mark| name == *mark));
+            if let Some(store) = run_by_others::store(&name).filter(|_| kind.is_dir()) {
+                self.store(root, &path, store);
+            }
             if name == GIT_FOLDER {
                 self.git(root, &path, kind);
                 continue;
@@ -244,7 +221,8 @@ impl Survey {
             false => runs.into_iter().for_each(|run| self.record(run)),
         }
         // A folder that git takes for a repository, whatever its name.
-        if marks.is_repository() && !folder.path.as_os_str().is_empty() {
+        let is_repository = run_by_others::is_repository(|mark| marks.contains(&mark));
+        if is_repository && !folder.path.as_os_str().is_empty() {
             git::folder(self, root, &folder.path, &parent(&folder.path));
             // They may be decoys around another repository, and hold very much: they come last.
             for Folder { path, heavy, .. } in &mut inner {
@@ -252,7 +230,7 @@ impl Survey {
                     heavy.get_or_insert_with(|| path.as_path().into());
                 }
             }
-        } else if marks.is_repository() {
+        } else if is_repository {
             // `config` and `hooks` are common names: they are git's only beside all that makes one.
             git::one(self, root, Path::new(""), Path::new(""), git::STEPS);
         }
@@ -268,6 +246,16 @@ impl Survey {
         } else {
             self.note(path.to_owned(), git::BY);
             git::file(self, root, path);
+        }
+    }
+
+    /// Notes the parts of a folder of another version-control system.
+    fn store(&mut self, root: &Path, path: &Path, store: &Store) {
+        for part in store.parts {
+            let path = path.join(part);
+            if root.join(&path).symlink_metadata().is_ok() {
+                self.note(path, RunBy { program: store.program, protected: true });
+            }
         }
     }
 
@@ -354,8 +342,7 @@ fn is_closed(folder: &Path) -> bool {
 
 /// Returns true for a name that a walk looks for, beside folders.
 fn is_sought(name: &OsStr) -> bool {
-    let marks = ["HEAD", "objects", "refs", "commondir"];
-    let is_of_git = name == GIT_FOLDER || marks.iter().any(|mark| name == *mark);
+    let is_of_git = name == GIT_FOLDER || GIT_MARKS.iter().any(|mark| name == *mark);
     is_of_git || run_by_others::named(name).is_some()
 }
 

@@ -139,6 +139,15 @@ impl Workspace {
         let is_kept = |kept: &PathBuf| {
             target.starts_with(kept) || real(kept).is_ok_and(|real| target.starts_with(real))
         };
+        let exists = |path: &Path| self.root.dir.symlink_metadata(path).is_ok();
+        let becomes = self.lifted.as_ref().and(run_by_others::within_repository(target, exists));
+        if let Some(folder) = becomes.filter(|_| !self.lifts_git()) {
+            return Some(format!(
+                "is protected: git takes `{}` for a repository by its HEAD, objects and refs, and runs what the \
+                 settings in it name; a command (`git init`) makes a repository",
+                self.named(&self.root.path.join(folder)),
+            ));
+        }
         let program = self.run_by(target);
         if program.is_none() && !self.kept.iter().any(is_kept) {
             return None;
@@ -155,11 +164,16 @@ impl Workspace {
         let program = run_by_others::kept_from_file_tools(target)?;
         // A root that names nothing protected, such as `src`, lifts nothing below it.
         let is_lifted = |root: &PathBuf| {
-            let all_of_git = root.ends_with(run_by_others::GIT_FOLDER)
+            let all_of_git = is_all_of_git(root)
                 && target.components().any(|part| part.as_os_str() == run_by_others::GIT_FOLDER);
             all_of_git || (run_by_others::lifts(root) && target.starts_with(root))
         };
         (!lifted.iter().any(is_lifted)).then_some(program)
+    }
+
+    /// Returns true if a person has lifted the protection of all repositories.
+    fn lifts_git(&self) -> bool {
+        self.lifted.iter().flatten().any(|root| is_all_of_git(root))
     }
 
     /// Returns the root with all links resolved, the working directory of processes.
@@ -321,6 +335,11 @@ impl Workspace {
         let (file, size) = place.open()?;
         whole(&place, file, size, most)
     }
+}
+
+/// Returns true for a root that stands for all folders of git.
+fn is_all_of_git(root: &Path) -> bool {
+    root.ends_with(run_by_others::GIT_FOLDER)
 }
 
 /// Reads a whole file of this size.
@@ -613,6 +632,40 @@ mod tests {
             workspace.write(path, b"x").unwrap();
         }
         assert!(workspace.write("b/.vscode/tasks.json", b"x").is_err());
+    }
+
+    #[test]
+    fn no_order_of_writes_makes_a_repository() {
+        let parts = ["HEAD", "objects/x", "refs/x", "config", "commondir"];
+        let (dir, workspace) = set_up();
+        let workspace = workspace.keep(&[], &[]);
+        symlink("linked", dir.path().join("ws/alias")).unwrap();
+        std::fs::create_dir(dir.path().join("ws/linked")).unwrap();
+        for first in 0..parts.len() {
+            for step in 1..parts.len() {
+                for folder in [format!("sub{first}{step}"), "alias".to_owned()] {
+                    let order = (0..parts.len()).map(|at| parts[(first + at * step) % parts.len()]);
+                    let write = |part| workspace.write(&format!("{folder}/{part}"), b"x");
+                    let refused: Vec<_> = order.filter_map(|part| write(part).err()).collect();
+                    assert!(!refused.is_empty(), "{folder}");
+                    let there =
+                        |mark: &str| dir.path().join("ws").join(&folder).join(mark).exists();
+                    assert!(!run_by_others::is_repository(there), "{folder}");
+                    let told = refused[0].to_string();
+                    assert!(told.contains("git takes `"), "{told}");
+                }
+            }
+        }
+        // One that a command made: nothing that decides is written, by an edit neither.
+        for part in ["HEAD", "objects/x", "refs/x", "config"] {
+            let file = dir.path().join("ws/made").join(part);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "x").unwrap();
+        }
+        let change = |_| Ok((b"y".to_vec(), ()));
+        assert!(workspace.edit(&Basis::default(), "made/config", 9, change).is_err());
+        assert!(workspace.write("made/hooks/post-checkout", b"x").is_err());
+        workspace.write("made/description", b"x").unwrap();
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! work (a Makefile, a package.json), so it may be changed, and who changed it is told.
 
 mod reported;
+mod stores;
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
@@ -14,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::reported::REPORTED;
+use self::stores::begins;
+pub use self::stores::{STORES, Store, store};
 use crate::id::{AgentId, RunId};
 use crate::output::Stored;
 
@@ -88,6 +91,8 @@ pub const PROTECTED: &[Named] = &[
     // `.hg/hgrc`: nothing else has this name.
     file("hgrc", "hg"),
     file("hgrc-not-shared", "hg"),
+    folder(".fossil-settings", "fossil"),
+    file(".p4config", "p4"),
     folder(".github", CI),
     folder(".gitlab", CI),
     file(".gitlab-ci.yml", CI),
@@ -173,6 +178,9 @@ const GIT_PARTS: [&str; 12] = [
 pub const GIT_MASKED: &[Named] =
     &[folder("hooks", GIT), file("config.worktree", GIT), file("info/attributes", GIT)];
 
+/// The names in a folder by which git takes it for a repository, whatever it is called.
+pub const GIT_MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
 /// The files of git in a work tree that may be changed, and whose changes are told.
 const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];
 
@@ -230,6 +238,27 @@ pub enum ChangeOfFile {
     Removed,
 }
 
+/// Returns true if git takes a folder for a repository that has these of [`GIT_MARKS`]. Objects and refs may
+/// lie where `commondir` says.
+#[must_use]
+pub fn is_repository(has: impl Fn(&str) -> bool) -> bool {
+    has("HEAD") && (has("commondir") || has("objects") && has("refs"))
+}
+
+/// Returns the folder that git would take for a repository once a path exists, if the path is then one of its
+/// marks or decides what git runs. `exists` tells what there is before: so it is the last mark that is found,
+/// in whatever order they come, and all that decides from then on.
+pub fn within_repository(path: &Path, exists: impl Fn(&Path) -> bool) -> Option<&Path> {
+    let is_one = |folder: &&Path| {
+        let inner = parts(path.strip_prefix(folder).unwrap_or(path));
+        let Some(name) = inner.first() else { return false };
+        let is_mark = GIT_MARKS.iter().any(|mark| same(name, mark));
+        (is_mark || decides_for_git(&inner))
+            && is_repository(|mark| same(name, mark) || exists(&folder.join(mark)))
+    };
+    path.ancestors().skip(1).find(is_one)
+}
+
 /// Returns the program that runs or trusts a path that no command may change, if it is one. The path
 /// is relative to the workspace and without `..`. In a folder of git only the parts that decide what
 /// git runs are such paths: a commit writes the others.
@@ -240,7 +269,7 @@ pub fn protected(path: &Path) -> Option<&'static str> {
 }
 
 /// Returns the program that runs or trusts a path that no file tool may change, if it is one:
-/// everything of git is, because nobody writes it by hand.
+/// everything of git is, and of other systems, because nobody writes it by hand.
 #[must_use]
 pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
     let parts = parts(path);
@@ -249,6 +278,9 @@ pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
     }
     if parts.iter().any(|part| same(part, RECORDS) || is_run(part)) {
         return Some("callsheet");
+    }
+    if let Some(store) = parts.iter().find_map(|part| store(part)) {
+        return Some(store.program);
     }
     protected(path)
 }
@@ -309,6 +341,9 @@ fn protected_from(parts: &[&OsStr]) -> Option<&'static str> {
     if same(first, GIT_FOLDER) {
         return is_part_of_git(&parts[1..]).then_some(GIT);
     }
+    if let Some(store) = store(first).filter(|store| store.decides(&parts[1..])) {
+        return Some(store.program);
+    }
     let named = PROTECTED.iter().find(|named| same(first, named.path));
     let pattern = || PROTECTED_PATTERNS.iter().find(|(pattern, _)| matches(pattern, first));
     named.map(|named| named.program).or_else(|| pattern().map(|(_, program)| *program))
@@ -316,20 +351,19 @@ fn protected_from(parts: &[&OsStr]) -> Option<&'static str> {
 
 /// Returns true if a path in a folder of git is the folder itself or decides what git runs.
 fn is_part_of_git(inner: &[&OsStr]) -> bool {
-    let begins = |at: usize| {
-        GIT_PARTS.iter().any(|part| {
-            let mut words = part.split('/');
-            let rest = &inner[at..];
-            rest.len() >= words.clone().count()
-                && rest.iter().zip(words.by_ref()).all(|(have, word)| same(have, word))
-        })
-    };
     match inner.first() {
         None => true,
         // A submodule's name may have slashes, so that its folder lies at any depth.
-        Some(first) if same(first, "modules") => (1..inner.len()).any(begins),
-        Some(_) => begins(0),
+        Some(first) if same(first, "modules") => {
+            (1..inner.len()).any(|at| decides_for_git(&inner[at..]))
+        }
+        Some(_) => decides_for_git(inner),
     }
+}
+
+/// Returns true if a path in a folder of git begins with a part that decides what git runs.
+fn decides_for_git(inner: &[&OsStr]) -> bool {
+    GIT_PARTS.iter().any(|part| begins(part, inner))
 }
 
 /// Returns the path's names. A path that is relative to the workspace has nothing else.

@@ -522,6 +522,11 @@ mod tests {
              this name carry keys"
         );
         assert_eq!(
+            told("Content_Length = '5'"),
+            "8:13 bad_value the header `Content_Length` is no setting: it says where a request ends"
+        );
+        assert!(told("transfer-encoding = { env = 'LINES' }").starts_with("8:13 bad_value"));
+        assert_eq!(
             told("x-team = 'sk-hush-hush-hush'"),
             "8:22 literal_key the header `x-team` holds what looks like a key: keys begin with `sk-`"
         );

@@ -134,6 +134,74 @@ pub enum EndpointError {
     },
 }
 
+/// What a header decides beside the content of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderRole {
+    /// Where a request begins, ends and how it is packed: one that lies splits it into two. No endpoint has such
+    /// a header.
+    Framing,
+    /// Where a request goes, or who is said to send it.
+    Address,
+    /// Nothing.
+    Content,
+}
+
+/// The headers that frame a message (RFC 9110, sections 6.4, 7.6 and 10.1; RFC 9112, section 6).
+const FRAMING: [&str; 10] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Words in the name of a header by which servers and gateways choose the next server, or learn who asks:
+/// `host`, `x-forwarded-for`, `proxy-authorization`, `helicone-target-url`, `x-portkey-custom-host`.
+const ADDRESS_WORDS: [&str; 22] = [
+    "address",
+    "authority",
+    "backend",
+    "base",
+    "client",
+    "destination",
+    "domain",
+    "endpoint",
+    "forward",
+    "forwarded",
+    "host",
+    "ip",
+    "origin",
+    "proxy",
+    "redirect",
+    "rewrite",
+    "route",
+    "server",
+    "target",
+    "upstream",
+    "uri",
+    "url",
+];
+
+impl HeaderRole {
+    /// Returns the role that a header has by its name. Servers take `_` for `-`.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
+        if FRAMING.contains(&name.as_str()) {
+            Self::Framing
+        } else if name == "via" || name.split('-').any(|word| ADDRESS_WORDS.contains(&word)) {
+            Self::Address
+        } else {
+            Self::Content
+        }
+    }
+}
+
 /// Builds the headers of every request; a later header replaces an earlier one of the same name.
 pub(super) fn headers<'a>(
     all: impl Iterator<Item = (&'a str, &'a str)>,
@@ -145,6 +213,9 @@ pub(super) fn headers<'a>(
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     for (name, value) in all {
         let bad = || EndpointError::Header(name.to_owned());
+        if HeaderRole::of(name) == HeaderRole::Framing {
+            return Err(bad());
+        }
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         // Keeps the value out of the debug output of the HTTP client.
         value.set_sensitive(true);
@@ -210,5 +281,39 @@ mod tests {
         endpoint.headers.push(("bad name".to_owned(), "x".to_owned()));
         let made = Transport::new(endpoint, "/v1", &[]);
         assert!(matches!(made, Err(EndpointError::Header(name)) if name == "bad name"));
+        let mut endpoint = Endpoint::new("http://example.com/");
+        endpoint.secret_headers.push(("Transfer_Encoding".to_owned(), Key::new("chunked")));
+        let made = Transport::new(endpoint, "/v1", &[]);
+        assert!(matches!(made, Err(EndpointError::Header(_))));
+    }
+
+    #[test]
+    fn a_header_has_a_role_by_its_name() {
+        use HeaderRole::{Address, Content, Framing};
+        for (name, role) in [
+            ("Host", Address),
+            ("X-Forwarded-Host", Address),
+            ("x_forwarded_for", Address),
+            ("Forwarded", Address),
+            ("via", Address),
+            ("Proxy-Authorization", Address),
+            ("x-real-ip", Address),
+            ("x-original-url", Address),
+            ("helicone-target-url", Address),
+            ("x-portkey-custom-host", Address),
+            ("Content-Length", Framing),
+            ("transfer-encoding", Framing),
+            ("Connection", Framing),
+            ("proxy-connection", Framing),
+            ("upgrade", Framing),
+            ("anthropic-beta", Content),
+            ("openai-organization", Content),
+            ("http-referer", Content),
+            ("x-title", Content),
+            ("authorization", Content),
+            ("x-ghost", Content),
+        ] {
+            assert_eq!(HeaderRole::of(name), role, "{name}");
+        }
     }
 }

@@ -54,6 +54,10 @@ fn every_form_of_git_is_found() {
         "scripts/clean.sh",
         "scripts/monitor",
         "hooks/config",
+        ".jj/repo/config.toml",
+        ".jj/repo/index/x",
+        "a/.hg/sharedpath",
+        ".pijul/config",
     ] {
         write(root, path, "");
     }
@@ -78,6 +82,9 @@ fn every_form_of_git_is_found() {
         "a/b/c/.git/config",
         "node_modules/p/.git/config",
         "bare/config",
+        ".jj/repo/config.toml",
+        "a/.hg/sharedpath",
+        ".pijul/config",
         "tree/.git",
         "real/config",
         "real/hooks",

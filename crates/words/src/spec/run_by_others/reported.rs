@@ -148,6 +148,10 @@ pub(super) const REPORTED: &[(&str, &str)] = &[
     ("Makefile.PL", "perl"),
     (".proverc", "prove"),
     (".direnv", "direnv"),
+    (".hgsub", "hg"),
+    ("_FOSSIL_", "fossil"),
+    (".fslckout", "fossil"),
+    ("CVS", "cvs"),
     (".cfnlintrc*", "cfn-lint"),
     // What a lock file names is what is installed, and its scripts run then.
     ("package-lock.json", "npm"),

@@ -30,6 +30,19 @@ fn protected_paths_are_found_at_any_depth() {
         (".lintstagedrc.cjs", Some("a hook of git")),
         (".envrc", Some("direnv")),
         ("a/.hg/hgrc", Some("hg")),
+        ("a/.hg/sharedpath", Some("hg")),
+        (".hg/dirstate", None),
+        ("a/.jj/repo/config.toml", Some("jj")),
+        (".jj/workspace-config.toml", Some("jj")),
+        (".jj/repo/op_store/type", None),
+        (".jj", None),
+        (".sl/config", Some("sl")),
+        (".pijul/config", Some("pijul")),
+        (".pijul/pristine/db", None),
+        ("_darcs/prefs/defaults", Some("darcs")),
+        (".bzr/branch/branch.conf", Some("bzr")),
+        ("x/.repo/repo/main.py", Some("repo")),
+        (".fossil-settings/tcl-setup", Some("fossil")),
         (".git/rebase-merge/git-rebase-todo", Some("git")),
         // A commit writes these.
         (".git/index", None),
@@ -55,6 +68,11 @@ fn protected_paths_are_found_at_any_depth() {
 #[test]
 fn file_tools_write_nothing_of_git() {
     for path in [".git", ".git/index", "a/.git/refs/heads/x", ".Git/objects/x", "b/.vscode/x"] {
+        assert!(kept_from_file_tools(Path::new(path)).is_some(), "{path}");
+    }
+    for path in
+        [".jj/repo/x", "a/.hg/dirstate", ".pijul/x", "_darcs/x", ".bzr/x", ".sl/x", ".repo/x"]
+    {
         assert!(kept_from_file_tools(Path::new(path)).is_some(), "{path}");
     }
     for path in [".gitignore", ".github.md", "git/config", "Makefile", ".gitattributes"] {
@@ -151,4 +169,32 @@ fn what_is_not_protected_but_run_is_told() {
         assert!(run_by(Path::new(path)).is_some_and(|by| !by.protected), "{path}");
     }
     assert_eq!(run_by(Path::new("build/x")), None);
+}
+
+#[test]
+fn a_folder_becomes_a_repository_by_its_last_mark_in_any_order() {
+    let find = |there: &[&str], path: &str| {
+        let exists = |path: &Path| there.iter().any(|other| Path::new(other).starts_with(path));
+        within_repository(Path::new(path), exists).map(|folder| folder.display().to_string())
+    };
+    let marks = ["a/HEAD", "a/objects/x", "a/refs/x"];
+    for last in marks {
+        let others: Vec<_> = marks.into_iter().filter(|mark| *mark != last).collect();
+        assert_eq!(find(&others, last).as_deref(), Some("a"), "{last}");
+        assert_eq!(find(&others[..1], last), None, "{last}");
+    }
+    assert_eq!(find(&["a/HEAD"], "a/commondir").as_deref(), Some("a"));
+    assert_eq!(find(&["a/commondir"], "a/HEAD").as_deref(), Some("a"));
+    // In one that is there, what decides is found, and nothing else.
+    for path in ["a/config", "a/hooks/pre-commit", "a/info/attributes", "a/HEAD", "a/objects/y"] {
+        assert_eq!(find(&marks, path).as_deref(), Some("a"), "{path}");
+    }
+    for path in ["a/README", "a/b/config", "config", "b/HEAD", "HEAD"] {
+        assert_eq!(find(&marks, path), None, "{path}");
+    }
+    // The workspace itself may be one, and one may lie in another.
+    assert_eq!(find(&["HEAD", "objects/x", "refs/x"], "config").as_deref(), Some(""));
+    let inner = ["a/refs/HEAD", "a/refs/objects/x"];
+    assert_eq!(find(&inner, "a/refs/refs/x").as_deref(), Some("a/refs"));
+    assert_eq!(find(&["a/HEAD"], "a/Refs/x"), None);
 }
