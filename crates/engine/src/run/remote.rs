@@ -3,9 +3,11 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use ractor::ActorRef;
+use tokio::time::Instant;
 
 use crate::actor::mail::SupervisorMsg;
 use crate::actor::pulse::Busy;
@@ -13,6 +15,12 @@ use crate::actor::services::Services;
 use crate::id::AgentId;
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{PersonsAnswer, Verdict};
+
+/// The time within which a supervisor takes in what is durable, also on a busy machine.
+const TAKEN_IN: Duration = Duration::from_secs(2);
+
+/// The pause between two tries of an answer.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
 ///
@@ -56,8 +64,20 @@ impl Remote {
         self.ask(|request| SupervisorMsg::Compact { request, agent, focus }).await
     }
 
-    /// Answers a question of the run. Returns `None` if the supervisor is gone.
+    /// Answers a question of the run. Returns `None` if the supervisor is gone. Who follows the records may read a
+    /// question before the supervisor has taken it in, so one that is not known is asked about again for a while.
     pub async fn answer(&self, answer: PersonsAnswer) -> Option<Verdict> {
+        let begun = Instant::now();
+        loop {
+            let verdict = self.answer_once(answer.clone()).await;
+            if verdict != Some(Verdict::Unknown) || begun.elapsed() >= TAKEN_IN {
+                return verdict;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn answer_once(&self, answer: PersonsAnswer) -> Option<Verdict> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut verdict = pin!(self.services.verdicts.expect(request).wait());
         let message = SupervisorMsg::Answer { request: Some(request), answer };
