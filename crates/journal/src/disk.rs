@@ -16,11 +16,11 @@ use tokio::signal::unix::{SignalKind, signal};
 /// First pause between two checks of a full disk; each pause is twice as long as the one before.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(1);
 
-/// The rights of a file of this program: its owner's alone.
-const PRIVATE: u32 = 0o600;
-
 /// Longest pause between two checks: short for a person who has just made space.
 pub(crate) const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+/// The rights of a file of this program: its owner's alone.
+const PRIVATE: u32 = 0o600;
 
 /// Returns the pause after this one: twice as long, up to [`LONGEST_LOOK`].
 #[must_use]

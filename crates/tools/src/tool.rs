@@ -122,7 +122,8 @@ impl ToolContext {
         self.read_only
     }
 
-    /// Waits until the call has to end: it was cancelled, or its time is over. A tool that does not look is dropped.
+    /// Waits until the call is cancelled. A tool that does not look is dropped after the grace period, and any whose
+    /// time is over is dropped at once.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }

@@ -226,7 +226,7 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
         Some(call) => (Vec::new(), call),
         None => announce(&context, &command).await?,
     };
-    context.services.may_change_files(Some(&context.agent)).await;
+    context.surroundings.may_change_files(Some(&context.agent)).await;
     let mut tool_context = tool_context::tool_context(&context, call.key.clone());
     let mut all = (*context.surroundings.env).clone();
     all.extend(command.env.clone());
@@ -312,7 +312,7 @@ pub async fn finish(
         }
         Outcome::Cancelled { reason } => Outcome::Cancelled { reason },
     };
-    ended.run_by_others = context.services.changed_for_others(Some(&context.agent)).await;
+    ended.run_by_others = context.surroundings.changed_for_others(Some(&context.agent)).await;
     ended.run_by_others_incomplete = context.surroundings.watch.is_incomplete();
     Ok(context.record(closings.into_iter().chain([Event::from(ended)])).await?)
 }

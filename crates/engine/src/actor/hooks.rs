@@ -228,7 +228,7 @@ pub(super) async fn of_run(
         cancel: cancel.clone(),
         ..services.surroundings.call(&services.store, key, Confinement::default())
     };
-    services.may_change_files(None).await;
+    services.surroundings.may_change_files(None).await;
     let (mut output, mut error) =
         hook::report(services.hooks.command(which), &input, &context).await;
     if cancel.is_cancelled() {
@@ -239,7 +239,7 @@ pub(super) async fn of_run(
     let count = output.chars().count();
     let output = output.chars().skip(count.saturating_sub(MOST_KEPT)).collect();
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let run_by_others = services.changed_for_others(None).await;
+    let run_by_others = services.surroundings.changed_for_others(None).await;
     let run_by_others_incomplete = services.surroundings.watch.is_incomplete();
     let finished = HookFinished::new(which, error);
     HookFinished { output, took_ms, run_by_others, run_by_others_incomplete, ..finished }

@@ -29,7 +29,6 @@ use crate::output::Output;
 use crate::person::{Asker, Watcher};
 use crate::redaction::Secrets;
 use crate::spec::hooks::HookSpec;
-use crate::spec::run_by_others::ChangedForOthers;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Toolbox;
@@ -130,33 +129,6 @@ pub struct Proposed {
 }
 
 impl Services {
-    /// Looks at the workspace before the first call of the run that may change files.
-    pub(super) async fn may_change_files(&self, agent: Option<&AgentId>) {
-        if self.surroundings.watch.note(agent) {
-            return;
-        }
-        let watch = self.surroundings.watch.clone();
-        if let Err(error) = work::blocking(Helper::Watch, move || watch.begin()).await {
-            tracing::warn!(%error, "the workspace was not looked at");
-        }
-    }
-
-    /// Returns what changed for other programs when an agent or a hook has ended.
-    pub(super) async fn changed_for_others(
-        &self,
-        agent: Option<&AgentId>,
-    ) -> Vec<ChangedForOthers> {
-        if !agent.is_none_or(|agent| self.surroundings.watch.concerns(agent)) {
-            return Vec::new();
-        }
-        let (watch, agent) = (self.surroundings.watch.clone(), agent.cloned());
-        let looking = work::blocking(Helper::Watch, move || watch.ended(agent.as_ref()));
-        looking.await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the workspace was not looked at");
-            Vec::new()
-        })
-    }
-
     /// Returns the path of an agent's transcript.
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::id::CallKey;
+use super::work::{self, Helper};
+use crate::id::{AgentId, CallKey};
+use crate::spec::run_by_others::ChangedForOthers;
 use crate::spec::sandbox::Confinement;
 use crate::store::Store;
 use crate::tool::environment::Environment;
@@ -60,5 +62,32 @@ impl Surroundings {
             read_only: within.read_only,
             wrapper: self.wrapper.clone(),
         }
+    }
+
+    /// Looks at the workspace before the first call of the run that may change files.
+    pub(super) async fn may_change_files(&self, agent: Option<&AgentId>) {
+        if self.watch.note(agent) {
+            return;
+        }
+        let watch = self.watch.clone();
+        if let Err(error) = work::blocking(Helper::Watch, move || watch.begin()).await {
+            tracing::warn!(%error, "the workspace was not looked at");
+        }
+    }
+
+    /// Returns what changed for other programs when an agent or a hook has ended.
+    pub(super) async fn changed_for_others(
+        &self,
+        agent: Option<&AgentId>,
+    ) -> Vec<ChangedForOthers> {
+        if !agent.is_none_or(|agent| self.watch.concerns(agent)) {
+            return Vec::new();
+        }
+        let (watch, agent) = (self.watch.clone(), agent.cloned());
+        let looking = work::blocking(Helper::Watch, move || watch.ended(agent.as_ref()));
+        looking.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the workspace was not looked at");
+            Vec::new()
+        })
     }
 }

@@ -60,7 +60,7 @@ pub(super) async fn run(
         };
         let context = &StepContext { slot_return, ..context.clone() };
         if group.iter().any(|call| may_change_files(context, call)) {
-            context.services.may_change_files(Some(&context.agent)).await;
+            context.surroundings.may_change_files(Some(&context.agent)).await;
         }
         run_group(context, group, &mut records).await?;
         // The records are returned also when the agent must end: its machine must know which

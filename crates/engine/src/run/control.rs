@@ -212,8 +212,9 @@ async fn hear(
             Ok(Request::Answer(answer)) => {
                 // Whoever answers is who the kernel says, not who they say.
                 let answer = PersonsAnswer { by: peer.name(), ..answer };
+                // Whoever asks tries again: until then others are served.
                 let verdict = async {
-                    Answer { verdict: remote.answer(answer).await, ..Answer::found(true) }
+                    Answer { verdict: remote.answer_once(answer).await, ..Answer::found(true) }
                 };
                 unless_busy(&remote, verdict).await
             }

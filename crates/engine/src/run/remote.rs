@@ -77,7 +77,8 @@ impl Remote {
         }
     }
 
-    async fn answer_once(&self, answer: PersonsAnswer) -> Option<Verdict> {
+    /// Answers a question, which may not have been taken in yet: then it is unknown.
+    pub(super) async fn answer_once(&self, answer: PersonsAnswer) -> Option<Verdict> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut verdict = pin!(self.services.verdicts.expect(request).wait());
         let message = SupervisorMsg::Answer { request: Some(request), answer };

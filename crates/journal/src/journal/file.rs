@@ -19,6 +19,7 @@ use crate::journal::line::Position;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
 use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesystem};
+use crate::spec::run_by_others::JOURNAL;
 
 /// Number of tries to take the lock, and the pause between two of them. A reader that checks if the
 /// run is live holds the lock for microseconds; without the retries a resume would then report that
@@ -51,7 +52,7 @@ impl RunDir {
     /// Returns the path of the journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
-        self.path.join("journal.jsonl")
+        self.path.join(JOURNAL)
     }
 
     /// Returns the folder of the agents' transcripts and logs.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::listings::Listings;
-use crate::spec::run_by_others::{self, GIT_FOLDER, GIT_MARKS, RECORDS, RunBy, Store};
+use crate::spec::run_by_others::{self, GIT_FOLDER, GIT_MARKS, JOURNAL, RECORDS, RunBy, Store};
 
 /// The most entries of folders that a walk looks at, beside those of installed packages.
 const ENTRIES: usize = 500_000;
@@ -329,7 +329,7 @@ impl Survey {
 
 /// Returns true for a folder with a journal, which a resume would believe.
 fn has_journal(folder: &Path) -> bool {
-    folder.join("journal.jsonl").symlink_metadata().is_ok()
+    folder.join(JOURNAL).symlink_metadata().is_ok()
 }
 
 /// Returns true for a folder whose names can be read but not what is behind them, or neither: `chmod`

@@ -14,10 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-
-use super::ToolError;
 use rustix::fs::OFlags;
 
+use super::ToolError;
 use crate::id::CallKey;
 use crate::store::make_dir;
 use crate::{crash, disk};

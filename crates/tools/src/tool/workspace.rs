@@ -148,6 +148,9 @@ impl Workspace {
                 self.named(&self.root.path.join(folder)),
             ));
         }
+        if self.lifted.is_some() && run_by_others::within_run(target, exists).is_some() {
+            return Some("belongs to the records of a run and is not written".to_owned());
+        }
         let program = self.run_by(target);
         if program.is_none() && !self.kept.iter().any(is_kept) {
             return None;
@@ -666,6 +669,20 @@ mod tests {
         assert!(workspace.edit(&Basis::default(), "made/config", 9, change).is_err());
         assert!(workspace.write("made/hooks/post-checkout", b"x").is_err());
         workspace.write("made/description", b"x").unwrap();
+    }
+
+    #[test]
+    fn the_records_of_no_run_are_written_and_a_name_alone_makes_none() {
+        let (dir, workspace) = set_up();
+        let workspace = workspace.keep(&[], &[]);
+        let run = "data/01a216e9-9168-7131-9669-04c9ebaadfe2";
+        // Many things have such names: objects of a service, caches, examples.
+        workspace.write(&format!("{run}/answers/1.json"), b"x").unwrap();
+        let told = workspace.write(&format!("{run}/journal.jsonl"), b"x").unwrap_err().to_string();
+        assert!(told.contains("belongs to the records of a run"), "{told}");
+        std::fs::write(dir.path().join("ws").join(run).join("journal.jsonl"), "").unwrap();
+        assert!(workspace.write(&format!("{run}/answers/2.json"), b"x").is_err());
+        workspace.write("data/other", b"x").unwrap();
     }
 
     #[test]

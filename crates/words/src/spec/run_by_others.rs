@@ -187,10 +187,22 @@ const REPORTED_GIT: [&str; 3] = [".gitattributes", ".gitmodules", ".gitconfig"];
 /// The usual folder of the records of runs: they say what was done, and a resume believes them.
 pub const RECORDS: &str = ".transcripts";
 
+/// The journal in the folder of a run. A folder without one is none, whatever its name.
+pub const JOURNAL: &str = "journal.jsonl";
+
 /// Returns true for a name that the folder of a run may have.
 #[must_use]
 pub fn is_run(name: impl AsRef<OsStr>) -> bool {
     name.as_ref().to_str().is_some_and(|name| RunId::parse(name).is_some())
+}
+
+/// Returns the folder of a run that a path lies in, or that it would make one. `exists` tells what there is before.
+pub fn within_run(path: &Path, exists: impl Fn(&Path) -> bool) -> Option<&Path> {
+    let is_one = |folder: &&Path| {
+        let journal = folder.join(JOURNAL);
+        folder.file_name().is_some_and(is_run) && (path.starts_with(&journal) || exists(&journal))
+    };
+    path.ancestors().skip(1).find(is_one)
 }
 
 /// The folder, or the file, of a git repository.
@@ -276,7 +288,7 @@ pub fn kept_from_file_tools(path: &Path) -> Option<&'static str> {
     if parts.iter().any(|part| same(part, GIT_FOLDER)) {
         return Some(GIT);
     }
-    if parts.iter().any(|part| same(part, RECORDS) || is_run(part)) {
+    if parts.iter().any(|part| same(part, RECORDS)) {
         return Some("callsheet");
     }
     if let Some(store) = parts.iter().find_map(|part| store(part)) {
