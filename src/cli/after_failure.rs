@@ -2,8 +2,7 @@
 //! again from before the failure.
 
 use super::locate::Project;
-use super::refusal;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
 use crate::run::fork_points;
 use crate::run_state::{RunState, TaskStatus};
@@ -13,15 +12,15 @@ use crate::run_state::{RunState, TaskStatus};
 const READ_AT_ONCE: u64 = 16 << 20;
 
 /// Returns the commands as lines for the end of a summary; empty if nothing failed.
-pub(super) fn commands(project: &Project, dir: &RunDir, state: &RunState) -> String {
-    let steps = steps(project, dir, state).into_iter();
+pub(super) fn commands(project: &Project, run: &RecordedRun, state: &RunState) -> String {
+    let steps = steps(project, run, state).into_iter();
     steps.map(|(what, command)| format!("{:13} {command}\n", format!("{what}:"))).collect()
 }
 
 /// Returns the commands, each after its purpose; empty if nothing failed.
 pub(super) fn steps(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     state: &RunState,
 ) -> Vec<(&'static str, String)> {
     let failed = |task: &TaskStatus| matches!(task.state, TaskState::Failed | TaskState::Cancelled);
@@ -29,24 +28,22 @@ pub(super) fn steps(
     // A failure says more than a cancellation, which may be its consequence.
     let first = state.tasks().find(|(_, task)| task.state == TaskState::Failed).or(all.next());
     let Some((name, task)) = first else { return Vec::new() };
-    let (run, flags) = (refusal::name(dir), project.flags());
+    let (id, flags) = (run.name(), project.flags());
     let agent = task.agent.as_ref();
     let conversed = agent.filter(|id| {
         state.agents().get(*id).is_some_and(|agent| agent.definition.is_some() && agent.turn > 0)
     });
     let why = match conversed {
-        Some(agent) => format!("callsheet show{flags} {run}/@{agent} --transcript"),
-        None => format!("callsheet show{flags} {run}/{name}"),
+        Some(agent) => format!("callsheet show{flags} {id}/@{agent} --transcript"),
+        None => format!("callsheet show{flags} {id}/{name}"),
     };
-    let seq = std::fs::metadata(dir.journal())
-        .ok()
-        .filter(|file| file.len() <= READ_AT_ONCE)
-        .and_then(|_| fork_points::before_failure(dir, name).ok().flatten());
-    let place = seq.map(|seq| format!("@{seq}")).unwrap_or_default();
+    let is_read_at_once = run.size() <= READ_AT_ONCE;
+    let seq = is_read_at_once.then(|| fork_points::before_failure(&**run, name).ok().flatten());
+    let place = seq.flatten().map(|seq| format!("@{seq}")).unwrap_or_default();
     vec![
         ("what failed", why),
-        ("try again", format!("callsheet resume{flags} {run} --retry-failed")),
-        ("with changes", format!("callsheet resume{flags} {run} --accept-changes")),
-        ("from before", format!("callsheet fork{flags} {run}{place}")),
+        ("try again", format!("callsheet resume{flags} {id} --retry-failed")),
+        ("with changes", format!("callsheet resume{flags} {id} --accept-changes")),
+        ("from before", format!("callsheet fork{flags} {id}{place}")),
     ]
 }

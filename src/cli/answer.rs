@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use super::ask::safe;
-use super::locate::Project;
+use super::locate::{Project, local};
 use super::questions::{self, Named, Pending};
 use super::rows::folded;
 use super::stream::{Stream, complain_in_lines};
-use super::{args, complain, refusal};
+use super::{args, complain};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run::answers::{self, LeftAnswer};
 use crate::run::control::{self, Request};
@@ -90,7 +90,7 @@ fn run(project: &Project, id: &str, said: Said) -> Exit {
         }
         Ok(Given::Left) => {
             complain("recorded; no process drives the run, which takes it up when it is resumed:");
-            complain(&format!("  {}", project.resume_command(&refusal::name(&pending.dir))));
+            complain(&format!("  {}", project.resume_command(&pending.run.name())));
             Exit::Done
         }
         Ok(Given::Late { by, at_ms, allowed }) => late(project, &by, at_ms, allowed),
@@ -153,14 +153,14 @@ enum Unreached {
 /// Gives an answer to the process that drives the run, or leaves it for the next one. Either may
 /// begin or end at any moment, so what became of the answer is read from the records.
 fn give(project: &Project, pending: &Pending, answer: PersonsAnswer) -> Result<Given, Unreached> {
-    let (dir, begun) = (&pending.dir, Instant::now());
+    let (run, begun) = (&pending.run, Instant::now());
     let mut trouble = "the process that drives the run does not answer".to_owned();
     while begun.elapsed() < PATIENCE {
-        if let Some(given) = recorded(project, dir, &answer)? {
+        if let Some(given) = recorded(project, run, &answer)? {
             return Ok(given);
         }
-        if dir.is_live() {
-            match control::ask(dir, &Request::Answer(answer.clone())) {
+        if run.is_live() {
+            match control::ask(&**run, &Request::Answer(answer.clone())) {
                 Ok(control::Answer { verdict: Some(verdict), .. }) => match verdict {
                     Verdict::Counted => return Ok(Given::Counted),
                     Verdict::Late { by, .. } if by == answer.by => return Ok(Given::Counted),
@@ -197,8 +197,9 @@ fn left(
     if let Some(until) = pending.question.asked.until_ms.filter(|until| *until <= now) {
         return Ok(Some(Given::Over { at_ms: until }));
     }
-    let dir = &pending.dir;
+    let run = &pending.run;
     // What is odd stays so: trying again would only keep a person waiting.
+    let dir = local(run).map_err(Unreached::Run)?;
     dir.refuse_unsafe().map_err(|error| Unreached::Owner(error.to_string()))?;
     match answers::leave(dir, &LeftAnswer { answer: answer.clone(), at_ms: now }, &Store::of_user())
     {
@@ -213,11 +214,11 @@ fn left(
         }
     }
     // A process that takes the run from now on reads the file before anything else.
-    if dir.is_live() {
+    if run.is_live() {
         return Ok(None);
     }
     // The last process may have recorded another answer before the file was made.
-    match recorded(project, dir, answer)? {
+    match recorded(project, run, answer)? {
         Some(Given::Counted) | None => Ok(Some(Given::Left)),
         Some(other) => {
             // A file that stays is removed by the next process.
@@ -230,10 +231,10 @@ fn left(
 /// Returns what the records say of the question; `None` if it is open.
 fn recorded(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     answer: &PersonsAnswer,
 ) -> Result<Option<Given>, Unreached> {
-    let state = project.state(dir).map_err(Unreached::Run)?;
+    let state = project.state(run).map_err(Unreached::Run)?;
     let questions = state.questions();
     Ok(match (questions.answer(&answer.id), questions.get(&answer.id)) {
         (Some(first), _) if first.answer.by.as_ref() == Some(&answer.by) => Some(Given::Counted),

@@ -11,16 +11,15 @@ use super::tail::{Detail, Printer};
 use super::{args, complain, drive, questions, refusal, runtime};
 use crate::event::PauseCause;
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
-use crate::journal::snapshot;
+use crate::journal::source::RecordedRun;
 
 /// The number of earlier lines that are printed first.
 const BEFORE: usize = 10;
 
 pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
-    let dir = match project.run(verb.run.as_deref()) {
-        Ok(dir) => dir,
+    let run = match project.run(verb.run.as_deref()) {
+        Ok(run) => run,
         Err(exit) => return exit,
     };
     let runtime = match runtime() {
@@ -31,20 +30,20 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
     let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::of(Stream::Err);
     let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
-    let mut follower = match Follower::new(dir.clone()) {
+    let mut follower = match Follower::new(run.clone()) {
         Ok(follower) => follower,
-        Err(error) => return refusal::refused(&project.flags(), Some(&dir), &error),
+        Err(error) => return refusal::refused(&project.flags(), Some(&run), &error),
     };
     let mut view = LiveView::new(printer, screen.clone(), Some(Status::default()));
-    if dir.is_live() {
+    if run.is_live() {
         if let Err(error) = view.catch_up(&mut follower, BEFORE) {
-            return refusal::refused(&project.flags(), Some(&dir), &error);
+            return refusal::refused(&project.flags(), Some(&run), &error);
         }
         let is_detached = runtime.block_on(async {
             let deltas = async {
                 match verbose {
                     0 => std::future::pending().await,
-                    _ => Deltas::new(Some(screen.clone()), paint).follow(&dir, |_| true).await,
+                    _ => Deltas::new(Some(screen.clone()), paint).follow(&run, |_| true).await,
                 }
             };
             tokio::select! {
@@ -54,33 +53,33 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
             }
         });
         screen.clear();
-        if is_detached && dir.is_live() {
-            let (flags, run) = (project.flags(), refusal::name(&dir));
+        if is_detached && run.is_live() {
+            let (flags, run) = (project.flags(), run.name());
             complain(&format!("detached; the run goes on: callsheet attach{flags} {run}"));
             return Exit::Done;
         }
     }
-    ended(project, &dir)
+    ended(project, &run)
 }
 
 /// Prints how a run ended, paused or stopped, and returns the exit code that its own process has.
-fn ended(project: &Project, dir: &RunDir) -> Exit {
-    let (state, read) = snapshot::fold(dir, |_| {});
+fn ended(project: &Project, run: &RecordedRun) -> Exit {
+    let (state, read) = run.state(|_| {});
     if let Err(error) = read {
-        return refusal::refused(&project.flags(), Some(dir), &error);
+        return refusal::refused(&project.flags(), Some(run), &error);
     }
     if let Some(completed) = state.completed() {
-        return drive::ended(project, dir, &state, completed);
+        return drive::ended(project, run, &state, completed);
     }
-    let (run, cause) = (refusal::name(dir), state.paused_cause());
+    let (id, cause) = (run.name(), state.paused_cause());
     match state.paused_reason() {
-        Some(reason) => complain(&format!("run {run} paused: {reason}")),
-        None => complain(&format!("run {run} was stopped: no process drives it")),
+        Some(reason) => complain(&format!("run {id} paused: {reason}")),
+        None => complain(&format!("run {id} was stopped: no process drives it")),
     }
     if cause == Some(PauseCause::Person) {
-        questions::summary(project, dir, &state).lines().for_each(complain);
+        questions::summary(project, run, &state).lines().for_each(complain);
     }
-    complain(&format!("resume with:  {}", project.resume_command(&run)));
+    complain(&format!("resume with:  {}", project.resume_command(&id)));
     match cause {
         Some(PauseCause::Person) => Exit::Waiting,
         Some(PauseCause::Failure) => Exit::Provider,

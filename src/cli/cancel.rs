@@ -12,8 +12,8 @@ use crate::config::{Config, Missing, Sources};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
+use crate::journal::source::RecordedRun;
 use crate::journal::torn::Cut;
 use crate::run::control::{self, Request};
 use crate::run::{Options, Run, RunEnd, StartError, StoppedRun};
@@ -30,11 +30,11 @@ const WAIT: Duration = Duration::from_secs(60);
 const REASON: &str = "cancelled by a person";
 
 pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
-    let (dir, part) = match project.part(Some(&verb.what)) {
+    let (run, part) = match project.part(Some(&verb.what)) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    match stopped(project, &dir, &part) {
+    match stopped(project, &run, &part) {
         Ok(Some(true)) => {
             complain("nothing to stop: it has ended");
             return Exit::Done;
@@ -46,17 +46,17 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
         }
         Err(exit) => return exit,
     }
-    if !dir.is_live() {
-        return without_owner(project, &dir, &part);
+    if !run.is_live() {
+        return without_owner(project, &run, &part);
     }
-    match control::ask(&dir, &request(&part)) {
+    match control::ask(&*run, &request(&part)) {
         Ok(answer) if answer.found => {
             if let Some(busy) = answer.busy {
                 complain(&format!(
                     "note: the supervisor of the run is {busy}: it hears of this then"
                 ));
             }
-            wait(project, &dir, &part)
+            wait(project, &run, &part)
         }
         Ok(control::Answer { error: Some(error), .. }) => {
             complain(&format!("error: the process that drives the run refused: {error}"));
@@ -67,9 +67,9 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             Exit::Failed
         }
         // The owner may have ended between the two checks.
-        Err(error) => match stopped(project, &dir, &part) {
+        Err(error) => match stopped(project, &run, &part) {
             Ok(Some(true)) => Exit::Done,
-            _ if !dir.is_live() => without_owner(project, &dir, &part),
+            _ if !run.is_live() => without_owner(project, &run, &part),
             _ => {
                 complain(&format!(
                     "error: the process that drives the run cannot be reached: {error}"
@@ -82,7 +82,11 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
 
 /// Returns the configuration of a run that has something to clean up after its cancellation: a task
 /// that always runs and has not ended, or a hook for the end of the run.
-fn cleanup(project: &Project, dir: &RunDir, stopped: &StoppedRun) -> Result<Option<Config>, Exit> {
+fn cleanup(
+    project: &Project,
+    run: &RecordedRun,
+    stopped: &StoppedRun,
+) -> Result<Option<Config>, Exit> {
     let sources = stopped.sources(project.sources());
     let read = |outside| {
         // An agent that needs a key may be among what is cancelled.
@@ -93,7 +97,7 @@ fn cleanup(project: &Project, dir: &RunDir, stopped: &StoppedRun) -> Result<Opti
         complain(
             "note: nothing is cleaned up: the configuration of the run has mistakes here and now",
         );
-        complain(&format!("  {}", project.resume_command(&refusal::name(dir))));
+        complain(&format!("  {}", project.resume_command(&run.name())));
         return Ok(None);
     };
     let state = stopped.state();
@@ -106,7 +110,7 @@ fn cleanup(project: &Project, dir: &RunDir, stopped: &StoppedRun) -> Result<Opti
 }
 
 /// Drives a run that is cancelled as it is resumed, so that what cleans up runs.
-fn clean_up(project: &Project, dir: &RunDir, stopped: StoppedRun, config: Config) -> Exit {
+fn clean_up(project: &Project, run: &RecordedRun, stopped: StoppedRun, config: Config) -> Exit {
     complain("no process drives the run: this one runs what cleans up");
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -120,28 +124,28 @@ fn clean_up(project: &Project, dir: &RunDir, stopped: StoppedRun, config: Config
         Ok(RunEnd::Completed(_)) => Exit::Done,
         Ok(RunEnd::Paused(paused)) => {
             complain(&format!("error: the cleanup paused: {}", paused.reason));
-            complain(&format!("  {}", project.resume_command(&refusal::name(dir))));
+            complain(&format!("  {}", project.resume_command(&run.name())));
             Exit::Failed
         }
-        Ok(RunEnd::JournalFailed(error)) => refusal::refused(&project.flags(), Some(dir), &error),
+        Ok(RunEnd::JournalFailed(error)) => refusal::refused(&project.flags(), Some(run), &error),
         Ok(RunEnd::Broken(reason)) => {
             complain(&format!("error: a bug: {reason}"));
             Exit::Bug
         }
-        Err(error) => refused(project, Some(dir), &error),
+        Err(error) => refused(project, Some(run), &error),
     }
 }
 
 /// Cancels in this process, because no other process drives the run.
-fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
-    let stopped = match open(project, dir, Cut::Torn) {
+fn without_owner(project: &Project, run: &RecordedRun, part: &Selector) -> Exit {
+    let stopped = match open(project, run, Cut::Torn) {
         Ok(stopped) if stopped.completed().is_some() => return Exit::Done,
         Ok(stopped) => stopped,
         Err(exit) => return exit,
     };
     if *part == Selector::Run {
-        match cleanup(project, dir, &stopped) {
-            Ok(Some(config)) => return clean_up(project, dir, stopped, config),
+        match cleanup(project, run, &stopped) {
+            Ok(Some(config)) => return clean_up(project, run, stopped, config),
             Ok(None) => {}
             Err(exit) => return exit,
         }
@@ -152,7 +156,7 @@ fn without_owner(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
     };
     match runtime.block_on(stopped.cancel(&target(part), REASON)) {
         Ok(()) => Exit::Done,
-        Err(error) => refused(project, Some(dir), &error),
+        Err(error) => refused(project, Some(run), &error),
     }
 }
 
@@ -176,16 +180,16 @@ fn target(part: &Selector) -> CancelTarget {
 }
 
 /// Waits until the end of the target is recorded, for at most [`WAIT`].
-fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
+fn wait(project: &Project, run: &RecordedRun, part: &Selector) -> Exit {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    match runtime.block_on(async { tokio::time::timeout(WAIT, ended(dir, part)).await }) {
+    match runtime.block_on(async { tokio::time::timeout(WAIT, ended(run, part)).await }) {
         Ok(Ok(true)) => Exit::Done,
         // The owner died before it recorded the end.
-        Ok(Ok(false)) => without_owner(project, dir, part),
-        Ok(Err(error)) => refusal::refused(&project.flags(), Some(dir), &error),
+        Ok(Ok(false)) => without_owner(project, run, part),
+        Ok(Err(error)) => refusal::refused(&project.flags(), Some(run), &error),
         Err(_) => {
             complain(&format!("error: it has not ended within {} s", WAIT.as_secs()));
             Exit::TimedOut
@@ -195,8 +199,8 @@ fn wait(project: &Project, dir: &RunDir, part: &Selector) -> Exit {
 
 /// Follows the run until the end of the target is recorded. Returns false if the run's process ends
 /// before. Each record is folded once, however long it takes.
-async fn ended(dir: &RunDir, part: &Selector) -> Result<bool, JournalError> {
-    let (mut state, mut follower) = (RunState::default(), Follower::new(dir.clone())?);
+async fn ended(run: &RecordedRun, part: &Selector) -> Result<bool, JournalError> {
+    let (mut state, mut follower) = (RunState::default(), Follower::new(run.clone())?);
     loop {
         let next = match follower.next_ready()? {
             None if is_over(&state, part) == Some(true) => return Ok(true),
@@ -212,8 +216,8 @@ async fn ended(dir: &RunDir, part: &Selector) -> Result<bool, JournalError> {
 }
 
 /// Returns true if the end of the target is recorded, and `None` if there is no such target.
-fn stopped(project: &Project, dir: &RunDir, part: &Selector) -> Result<Option<bool>, Exit> {
-    Ok(is_over(&project.state(dir)?, part))
+fn stopped(project: &Project, run: &RecordedRun, part: &Selector) -> Result<Option<bool>, Exit> {
+    Ok(is_over(&project.state(run)?, part))
 }
 
 /// Returns true if the target has ended with everything that works for it, and `None` if there is no

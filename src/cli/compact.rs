@@ -8,7 +8,7 @@ use crate::id::AgentId;
 use crate::run::control::{self, Request};
 
 pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
-    let (dir, part) = match project.part(Some(&verb.what)) {
+    let (run, part) = match project.part(Some(&verb.what)) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -17,7 +17,7 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
         return Exit::Usage;
     };
     let request = Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
-    match control::ask(&dir, &request) {
+    match control::ask(&*run, &request) {
         Ok(answer) if answer.found => {
             if let Some(busy) = answer.busy {
                 complain(&format!(
@@ -34,7 +34,7 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
             complain(&format!("error: agent `{agent}` is not at work"));
             Exit::Failed
         }
-        Err(_) if !dir.is_live() => {
+        Err(_) if !run.is_live() => {
             complain(
                 "error: no process drives the run; `callsheet resume` resumes it if it has not \
                  ended",

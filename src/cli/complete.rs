@@ -12,14 +12,12 @@ use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
 use super::locate::{Project, default_file, workflow_of};
 use super::questions;
-use super::refusal;
 use super::short_id::ShortIds;
 use super::times::Times;
 use crate::config;
 use crate::exit::Exit;
 use crate::id::Name;
-use crate::journal::file::RunDir;
-use crate::journal::snapshot;
+use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
 use crate::run_state::RunState;
 
@@ -193,10 +191,10 @@ impl Here {
     /// beginning of one.
     fn runs(&self, word: &str) -> Vec<CompletionCandidate> {
         let runs = self.0.runs();
-        let short = ShortIds::of_runs(runs.iter().map(refusal::name));
-        let whole = |run: &RunDir| refusal::name(run).starts_with(word) && !word.is_empty();
+        let short = ShortIds::of_runs(runs.iter().map(|run| run.name()));
+        let whole = |run: &RecordedRun| run.name().starts_with(word) && !word.is_empty();
         let shown = runs.iter().take(MOST_RUNS).map(|run| {
-            let id = refusal::name(run);
+            let id = run.name();
             let text = if whole(run) { id.clone() } else { short.of(&id) };
             let workflow = workflow_of(run).map(|name| super::ask::safe(&name).into());
             CompletionCandidate::new(text).help(workflow)
@@ -207,7 +205,7 @@ impl Here {
     /// Returns the state of a run, or of the newest one; an empty state if there is none.
     fn state(&self, run: &str) -> RunState {
         let run = self.0.find(Some(run).filter(|run| !run.is_empty()));
-        run.map_or_else(|_| RunState::default(), |run| snapshot::fold(&run, |_| {}).0)
+        run.map_or_else(|_| RunState::default(), |run| run.state(|_| {}).0)
     }
 
     /// Returns the names of a table of the configuration file.

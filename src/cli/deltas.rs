@@ -13,8 +13,8 @@ use super::rows::folded;
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::id::AgentId;
-use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
+use crate::journal::source::RecordedRun;
 use crate::model::Delta;
 use crate::person::Watcher;
 use crate::printable;
@@ -62,10 +62,10 @@ impl Deltas {
 
     /// Prints what the owner of a run sends, for the agents that `wants` selects, until the future
     /// is dropped: another process may take the run over.
-    pub(super) async fn follow(&self, dir: &RunDir, wants: impl Fn(&AgentId) -> bool) {
+    pub(super) async fn follow(&self, run: &RecordedRun, wants: impl Fn(&AgentId) -> bool) {
         let mut refused = false;
         loop {
-            match DeltaStream::open(dir).await {
+            match DeltaStream::open(&**run).await {
                 Ok(mut stream) => {
                     while let Ok(Some(line)) = stream.next().await {
                         self.take(line, &wants);

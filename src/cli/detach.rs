@@ -11,8 +11,6 @@ use super::stream::complain_in_lines;
 use super::{complain, say};
 use crate::exit::Exit;
 use crate::id::RunId;
-use crate::journal::file::RunDir;
-use crate::journal::walk;
 
 /// The running program, also after another file was put in the place of its own, as a build does or a
 /// command in the workspace that holds it.
@@ -40,12 +38,12 @@ pub(super) fn run(project: &Project, id: RunId) -> Exit {
             return Exit::Bug;
         }
     };
-    let dir = RunDir::at(project.runs_folder().join(id.to_string()));
+    let run = project.run_with(id);
     let deadline = Instant::now() + BEGIN;
     loop {
         match child.try_wait() {
             Ok(Some(_)) | Err(_) => break,
-            Ok(None) if walk::has_begun(&dir) => break,
+            Ok(None) if run.has_begun() => break,
             Ok(None) if Instant::now() > deadline => {
                 complain("error: the detached run has not begun");
                 return Exit::Bug;
@@ -53,7 +51,7 @@ pub(super) fn run(project: &Project, id: RunId) -> Exit {
             Ok(None) => std::thread::sleep(LOOK),
         }
     }
-    if !walk::has_begun(&dir) {
+    if !run.has_begun() {
         return refused(child);
     }
     let flags = project.flags();

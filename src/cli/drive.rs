@@ -25,8 +25,7 @@ use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
-use crate::journal::file::RunDir;
-use crate::journal::snapshot;
+use crate::journal::source::RecordedRun;
 use crate::journal::torn::Cut;
 use crate::person::Watcher;
 use crate::printable;
@@ -56,17 +55,17 @@ impl Shown {
     }
 }
 
-/// Drives a run until it ends or pauses in this process, and returns the exit code. `dir` is given
+/// Drives a run until it ends or pauses in this process, and returns the exit code. `run` is given
 /// if an existing run is resumed.
 pub(super) fn drive(
     project: &Project,
     shown: Shown,
-    dir: Option<&RunDir>,
+    run: Option<&RecordedRun>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
     match runtime() {
         Ok(runtime) => {
-            let exit = runtime.block_on(to_the_end(project, shown, dir, starting));
+            let exit = runtime.block_on(to_the_end(project, shown, run, starting));
             // A blocking call that hangs must not keep the program from ending.
             runtime.shutdown_timeout(std::time::Duration::from_secs(1));
             exit
@@ -97,7 +96,7 @@ enum Driven {
 
 /// A crash of a run's supervisor.
 struct Crash {
-    dir: RunDir,
+    run: RecordedRun,
     reason: String,
     /// The task or the agent with which it was busy; `None` for anything else.
     work: Option<String>,
@@ -108,10 +107,10 @@ struct Crash {
 async fn to_the_end(
     project: &Project,
     shown: Shown,
-    dir: Option<&RunDir>,
+    run: Option<&RecordedRun>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Exit {
-    let mut driven = drive_once(project, &shown, dir, starting).await;
+    let mut driven = drive_once(project, &shown, run, starting).await;
     for is_again in [false, true] {
         let Driven::Crashed(crash) = driven else { break };
         complain(&format!("error: a bug: {}", crash.reason));
@@ -128,8 +127,8 @@ async fn to_the_end(
             }
             (true, None) => return Exit::Bug,
         };
-        driven = match begin_again(project, &shown, &crash.dir, given_up) {
-            Ok(starting) => drive_once(project, &shown, Some(&crash.dir), starting).await,
+        driven = match begin_again(project, &shown, &crash.run, given_up) {
+            Ok(starting) => drive_once(project, &shown, Some(&crash.run), starting).await,
             Err(exit) => Driven::Over(exit),
         };
     }
@@ -146,10 +145,10 @@ async fn to_the_end(
 fn begin_again(
     project: &Project,
     shown: &Shown,
-    dir: &RunDir,
+    run: &RecordedRun,
     given_up: Option<GivenUp>,
 ) -> Result<impl Future<Output = Result<Run, StartError>> + use<>, Exit> {
-    let stopped = open(project, dir, Cut::Torn)?;
+    let stopped = open(project, run, Cut::Torn)?;
     let sources = stopped.sources(project.sources());
     let read = |outside| stopped.config(Sources { outside, ..project.sources() });
     let config = trust::load(project, Trust::Ask, &sources, read)?;
@@ -166,7 +165,7 @@ fn begin_again(
 async fn drive_once(
     project: &Project,
     shown: &Shown,
-    dir: Option<&RunDir>,
+    run: Option<&RecordedRun>,
     starting: impl Future<Output = Result<Run, StartError>>,
 ) -> Driven {
     // From here on a signal stops the run instead of killing the program.
@@ -178,14 +177,14 @@ async fn drive_once(
         }
     };
     // The state before this process, which the status counts on.
-    let before = dir.filter(|_| !shown.json).map(|dir| snapshot::fold(dir, |_| {}).0);
+    let before = run.filter(|_| !shown.json).map(|run| run.state(|_| {}).0);
     let screen = shown.screen.clone();
     let run = match starting.await {
         Ok(run) => run,
-        Err(error) => return Driven::Over(refused(project, dir, &error)),
+        Err(error) => return Driven::Over(refused(project, run, &error)),
     };
-    let (id, dir) = (run.id(), run.dir().clone());
-    complain(&format!("run {id} in {}", dir.path().display()));
+    let (id, recorded) = (run.id(), RecordedRun::from(run.dir().clone()));
+    complain(&format!("run {id} in {}", recorded.place().display()));
     if let Some(sandbox) = run.sandbox() {
         complain(&format!("sandbox of commands: {sandbox}"));
     }
@@ -212,13 +211,15 @@ async fn drive_once(
     Driven::Over(match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
-        RunEnd::Completed(completed) => ended(project, &dir, completed.state(), completed.record()),
+        RunEnd::Completed(completed) => {
+            ended(project, &recorded, completed.state(), completed.record())
+        }
         RunEnd::Paused(paused) => {
             let why = format!("run {id} paused: {}", printable::line(&paused.reason));
             complain_in_lines(&folded(&why, Stream::Err));
             if paused.cause == PauseCause::Person && !shown.json {
-                let (state, _) = snapshot::fold(&dir, |_| {});
-                questions::summary(project, &dir, &state).lines().for_each(complain);
+                let (state, _) = recorded.state(|_| {});
+                questions::summary(project, &recorded, &state).lines().for_each(complain);
             }
             complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
             match paused.cause {
@@ -229,12 +230,16 @@ async fn drive_once(
         }
         RunEnd::JournalFailed(error) => {
             complain(&format!("error: the disk failed: {error}"));
-            refusal::advise(&project.flags(), Some(&dir), &error);
+            refusal::advise(&project.flags(), Some(&recorded), &error);
             Exit::Disk
         }
         RunEnd::Broken(reason) => {
             let busy = remote.busy().filter(|busy| busy.is_work);
-            return Driven::Crashed(Crash { dir, reason, work: busy.map(|busy| busy.with) });
+            return Driven::Crashed(Crash {
+                run: recorded,
+                reason,
+                work: busy.map(|busy| busy.with),
+            });
         }
     })
 }
@@ -242,20 +247,20 @@ async fn drive_once(
 /// Prints the summary of a run that has ended.
 pub(super) fn ended(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     state: &RunState,
     completed: &RunCompleted,
 ) -> Exit {
-    match say(&summary(project, dir, state)) {
+    match say(&summary(project, run, state)) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }
 }
 
 /// Prints why a run could not be started, and returns the exit code.
-pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartError) -> Exit {
+pub(super) fn refused(project: &Project, run: Option<&RecordedRun>, error: &StartError) -> Exit {
     let exit = match error {
-        StartError::Journal(error) => return refusal::refused(&project.flags(), dir, error),
+        StartError::Journal(error) => return refusal::refused(&project.flags(), run, error),
         StartError::Config(_) | StartError::Plan(_) | StartError::Provider { .. } => Exit::Usage,
         StartError::Workspace { .. } | StartError::Output { .. } | StartError::Sandbox(_) => {
             Exit::Usage
@@ -267,9 +272,9 @@ pub(super) fn refused(project: &Project, dir: Option<&RunDir>, error: &StartErro
 }
 
 /// Formats the result for people, with the commands that show more.
-fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
-    let id = refusal::name(dir);
-    let evidence = evidence::for_summary(dir);
+fn summary(project: &Project, run: &RecordedRun, state: &RunState) -> String {
+    let id = run.name();
+    let evidence = evidence::for_summary(run);
     let text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
     let mut text = folded(&text, Stream::Out);
     let flags = project.flags();
@@ -277,7 +282,7 @@ fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
         // What stands behind "done" is not left out without a word.
         text.push_str(&format!("its evidence: callsheet report{flags} {id}\n"));
     }
-    text.push_str(&after_failure::commands(project, dir, state));
+    text.push_str(&after_failure::commands(project, run, state));
     text.push_str(&format!("its parts:    callsheet ps{flags} --tree\n"));
     text.push_str(&format!("its results:  callsheet show{flags} {id}\n"));
     text.push_str(&format!(

@@ -4,14 +4,14 @@
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
-use super::locate::Project;
+use super::locate::{Project, local};
 use super::screen::Screen;
 use super::{complain, mistakes, refusal, say, stopped_run, trust};
 use crate::config::{self, Missing, Outside, Sources};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
+use crate::journal::stamp;
 use crate::journal::torn::Cut;
-use crate::journal::{snapshot, stamp};
 use crate::printable;
 use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
 use crate::run::no_effect::{NoEffect, no_effect};
@@ -38,10 +38,10 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     let trusting = (&verb.trusting).into();
     // The run that is forked is judged first, so that nothing is made where it is not trusted.
     // What is wrong with its journal is reported by the fork, if it concerns that part.
-    if let Some(created) = snapshot::fold(&from, |_| {}).0.created() {
+    if let Some(created) = from.state(|_| {}).0.created() {
         let sources = Sources {
             missing_keys: Missing::Allow,
-            ..project.sources().of_run(created, from.path())
+            ..project.sources().of_run(created, &from.place())
         };
         let read =
             |outside| config::load_text(&created.config, &Sources { outside, ..sources.clone() });
@@ -51,7 +51,7 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
         }
     }
     let overrides = verb.set.iter().cloned().collect();
-    let stopped = fork(&from, seq, overrides, project.sources())
+    let stopped = fork(local(&from)?, seq, overrides, project.sources())
         .map_err(|error| refused(project, &from, error))?;
     let mut typed = project.sources();
     let set = verb.set.iter().map(|(key, text)| (key.clone(), config::as_toml(text)));
@@ -68,14 +68,14 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     let screen = Screen::new();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
-    let dir = stopped.dir().clone();
-    Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
+    let run = RecordedRun::from(stopped.dir().clone());
+    Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))
 }
 
 /// Prints the events at which a fork can begin.
 fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
     let from = project.run(Some(name))?;
-    let points = fork_points(&from)
+    let points = fork_points(&*from)
         .map_err(|error| refusal::refused(&project.flags(), Some(&from), &error))?;
     let widest = points.iter().map(|point| point.seq.to_string().len()).max().unwrap_or(0);
     let line = |ForkPoint { seq, ts_ms, task, event }: &ForkPoint| {
@@ -92,12 +92,12 @@ fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
         "`callsheet fork{} {}@SEQ` makes a new run that continues from the end of one of these \
          events:",
         project.flags(),
-        refusal::name(&from)
+        from.name()
     ));
     Ok(say(&points.iter().map(line).collect::<String>()))
 }
 
-fn refused(project: &Project, from: &RunDir, error: ForkError) -> Exit {
+fn refused(project: &Project, from: &RecordedRun, error: ForkError) -> Exit {
     match error {
         ForkError::Config(problems) => match mistakes::shown(Err(problems), &project.sources()) {
             Err(exit) => exit,
@@ -109,6 +109,8 @@ fn refused(project: &Project, from: &RunDir, error: ForkError) -> Exit {
             Exit::Usage
         }
         ForkError::Journal(error) => refusal::refused(&project.flags(), Some(from), &error),
-        ForkError::Open { dir, error } => stopped_run::refused(project, &dir, Cut::Torn, &error),
+        ForkError::Open { dir, error } => {
+            stopped_run::refused(project, &dir.into(), Cut::Torn, &error)
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! No verb: says what can be done in this folder.
 
 use super::locate::Project;
-use super::{complain, refusal, say, trust};
+use super::{complain, say, trust};
 use crate::config::{self, Missing, Sources};
 use crate::exit::Exit;
-use crate::journal::snapshot;
 use crate::printable;
 use crate::report;
 
@@ -47,14 +46,14 @@ pub(super) fn run(project: &Project) -> Exit {
             )
         }
     };
-    let newest = project.runs().into_iter().find(crate::journal::walk::has_begun);
+    let newest = project.runs().into_iter().find(|run| run.has_begun());
     if let Some(run) = &newest {
-        let (state, _) = snapshot::fold(run, |_| {});
+        let (state, _) = run.state(|_| {});
         let live = run.is_live();
         let word = report::run_word(&state, live);
-        text.push_str(&format!("newest run:   {} is {word}\n", refusal::name(run)));
+        text.push_str(&format!("newest run:   {} is {word}\n", run.name()));
         if report::is_resumable(&state, live) {
-            let command = project.resume_command(&refusal::name(run));
+            let command = project.resume_command(&run.name());
             text.push_str(&format!("resume it:    {command}\n"));
         }
     }

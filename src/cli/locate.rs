@@ -11,8 +11,9 @@ use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, RunId};
 use crate::journal::file::RunDir;
-use crate::journal::reader::agent_records;
-use crate::journal::{JournalError, results, snapshot, walk};
+use crate::journal::local::LocalArchive;
+use crate::journal::source::{Archive, RecordedRun};
+use crate::journal::{JournalError, results};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
 
@@ -85,7 +86,7 @@ impl Project {
             let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
             folder.to_string_lossy().into_owned()
         });
-        sources.overrides.extend(folder.map(|dir| ("state.dir".to_owned(), dir.into())));
+        sources.overrides.extend(folder.map(|run| ("state.dir".to_owned(), run.into())));
         sources
     }
 
@@ -125,43 +126,33 @@ impl Project {
         }
     }
 
-    /// Returns all run directories, the newest first: their ids sort by time. None is a link, and none lies behind
-    /// one: it may lead to the records of another project. What is no folder is no run.
-    pub(super) fn runs(&self) -> Vec<RunDir> {
-        let entries = self.entries().ok().flatten();
-        let names = entries.into_iter().flatten().flatten();
-        let mut paths: Vec<_> = names
-            .filter(|entry| RunId::parse(&entry.file_name().to_string_lossy()).is_some())
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-            .map(|entry| entry.path())
-            .collect();
-        paths.sort_unstable_by(|a, b| b.cmp(a));
-        paths.into_iter().map(RunDir::at).collect()
+    /// Returns the place of the runs.
+    fn archive(&self) -> LocalArchive {
+        match &self.state_dir {
+            Some(_) => LocalArchive::named(self.runs_folder()),
+            None => LocalArchive::of(self.runs_folder()),
+        }
     }
 
-    /// Opens the folder of the run directories; `None` if there is none.
-    fn entries(&self) -> std::io::Result<Option<std::fs::ReadDir>> {
-        let folder = self.runs_folder();
-        if self.state_dir.is_none() && folder.is_symlink() {
-            let reason = "it is a link; name the folder itself (`--state-dir` or `state.dir`)";
-            return Err(std::io::Error::other(reason));
-        }
-        match std::fs::read_dir(folder) {
-            Ok(entries) => Ok(Some(entries)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// Returns all runs, the newest first; none if they cannot be listed.
+    pub(super) fn runs(&self) -> Vec<RecordedRun> {
+        self.archive().runs().unwrap_or_default()
+    }
+
+    /// Returns the run with this id, which need not be there.
+    pub(super) fn run_with(&self, id: RunId) -> RecordedRun {
+        self.archive().run(id)
     }
 
     /// Returns why the runs cannot be listed, if their folder is there and cannot be read: then
     /// nobody knows that there is no run.
     pub(super) fn unlisted(&self) -> Option<String> {
-        let error = self.entries().err()?;
+        let error = self.archive().runs().err()?;
         Some(format!("the runs in {} cannot be listed: {error}", self.runs_folder().display()))
     }
 
     /// Returns all runs, the newest first, or prints why they cannot be listed.
-    pub(super) fn listed(&self) -> Result<Vec<RunDir>, Exit> {
+    pub(super) fn listed(&self) -> Result<Vec<RecordedRun>, Exit> {
         match self.unlisted() {
             Some(reason) => {
                 complain(&format!("error: {reason}"));
@@ -173,7 +164,7 @@ impl Project {
 
     /// Finds a run by its id, by the name of its workflow (its newest run), or by the beginning of
     /// its id. Without a name, finds the newest run that has begun.
-    pub(super) fn run(&self, name: Option<&str>) -> Result<RunDir, Exit> {
+    pub(super) fn run(&self, name: Option<&str>) -> Result<RecordedRun, Exit> {
         self.find(name).map_err(|(reason, exit)| {
             complain(&format!("error: {reason}"));
             exit
@@ -181,13 +172,13 @@ impl Project {
     }
 
     /// Does the same, but returns the reason of a failure instead of printing it.
-    pub(super) fn find(&self, name: Option<&str>) -> Result<RunDir, (String, Exit)> {
+    pub(super) fn find(&self, name: Option<&str>) -> Result<RecordedRun, (String, Exit)> {
         let runs = self.runs();
         if let Some(reason) = self.unlisted().filter(|_| runs.is_empty()) {
             return Err((reason, Exit::Disk));
         }
         let Some(name) = name else {
-            return runs.into_iter().find(walk::has_begun).ok_or_else(|| {
+            return runs.into_iter().find(|run| run.has_begun()).ok_or_else(|| {
                 (format!("there is no run in {}", self.runs_folder().display()), Exit::Failed)
             });
         };
@@ -196,7 +187,7 @@ impl Project {
             return Err((reason.to_owned(), Exit::Usage));
         }
         let lower = name.to_lowercase();
-        if let Some(run) = runs.iter().find(|run| refusal::name(run) == lower) {
+        if let Some(run) = runs.iter().find(|run| run.name() == lower) {
             return Ok(run.clone());
         }
         let workflow = runs.iter().find(|run| workflow_of(run).as_deref() == Some(name));
@@ -204,7 +195,7 @@ impl Project {
             return Ok(run.clone());
         }
         // Any part that only one id has: people type a beginning, and `ps` prints an end.
-        let found: Vec<_> = runs.iter().filter(|run| refusal::name(run).contains(&lower)).collect();
+        let found: Vec<_> = runs.iter().filter(|run| run.name().contains(&lower)).collect();
         match found.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
@@ -213,7 +204,7 @@ impl Project {
                 Err((reason, Exit::Failed))
             }
             several => {
-                let ids: Vec<_> = several.iter().map(|run| refusal::name(run)).collect();
+                let ids: Vec<_> = several.iter().map(|run| run.name()).collect();
                 let reason = format!("`{name}` stands for several runs: {}", ids.join(", "));
                 Err((reason, Exit::Failed))
             }
@@ -221,7 +212,7 @@ impl Project {
     }
 
     /// Reads RUN, RUN/TASK or RUN/@AGENT. If RUN is left out, the newest run is meant.
-    pub(super) fn part(&self, text: Option<&str>) -> Result<(RunDir, Selector), Exit> {
+    pub(super) fn part(&self, text: Option<&str>) -> Result<(RecordedRun, Selector), Exit> {
         let Some(text) = text else { return Ok((self.run(None)?, Selector::Run)) };
         // `@survey/reader-1`: an agent of the newest run.
         if let Some(agent) = text.strip_prefix('@') {
@@ -242,23 +233,23 @@ impl Project {
     }
 
     /// Reads the state of a run. It is empty while the run's first records are being written.
-    pub(super) fn state(&self, run: &RunDir) -> Result<RunState, Exit> {
-        self.read(run, snapshot::fold(run, |_| {}))
+    pub(super) fn state(&self, run: &RecordedRun) -> Result<RunState, Exit> {
+        self.read(run, run.state(|_| {}))
     }
 
     /// Reads the state as [`Project::state`] does, but without a snapshot, so that `each` sees
     /// every record.
     pub(super) fn fold(
         &self,
-        run: &RunDir,
+        run: &RecordedRun,
         each: impl FnMut(&SharedRecord),
     ) -> Result<RunState, Exit> {
-        self.read(run, walk::fold(run, None, each))
+        self.read(run, run.fold(each))
     }
 
     fn read(
         &self,
-        run: &RunDir,
+        run: &RecordedRun,
         (mut state, read): (RunState, Result<(), JournalError>),
     ) -> Result<RunState, Exit> {
         let live = run.is_live();
@@ -271,15 +262,15 @@ impl Project {
     }
 
     /// Rebuilds what the next request of an agent would contain.
-    pub(super) fn view(&self, run: &RunDir, id: &AgentId) -> Result<NextRequest, Exit> {
+    pub(super) fn view(&self, run: &RecordedRun, id: &AgentId) -> Result<NextRequest, Exit> {
         let refused = |error: JournalError| refusal::refused(&self.flags(), Some(run), &error);
-        let mut records = agent_records(&run.journal(), id).map_err(refused)?;
+        let mut records = run.agent_records(id).map_err(refused)?;
         if let Some(first) = records.first_mut() {
-            let whole = results::whole(&run.results(), first);
+            let whole = results::whole(run, first);
             *first = whole.map_err(|error| refused(error.into()))?.into_owned();
         }
         let next = next_request(&records).map_err(|error| {
-            complain(&format!("error: {}: {error}", run.journal().display()));
+            complain(&format!("error: {}: {error}", run.records_place().display()));
             Exit::Disk
         })?;
         next.ok_or_else(|| {
@@ -324,6 +315,18 @@ fn whose(file: &Path) -> Option<String> {
     None
 }
 
+/// Returns the directory of a run, for what can be done to a run of this machine only.
+pub(super) fn local(run: &RecordedRun) -> Result<&RunDir, Exit> {
+    run.local().ok_or_else(|| {
+        let (id, place) = (run.name(), run.place());
+        complain(&format!(
+            "error: run {id} is kept in {}: it is not driven from here",
+            place.display()
+        ));
+        Exit::Usage
+    })
+}
+
 /// Quotes a path for a shell, if it needs quotes.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -335,8 +338,8 @@ pub(super) fn quoted(path: &Path) -> String {
 }
 
 /// Reads the name of a run's workflow from the first record of its journal.
-pub(super) fn workflow_of(run: &RunDir) -> Option<String> {
-    match &walk::first(run).ok()?.first()?.event {
+pub(super) fn workflow_of(run: &RecordedRun) -> Option<String> {
+    match &run.first().ok()?.first()?.event {
         Event::RunCreated(created) => Some(created.workflow.clone()),
         _ => None,
     }

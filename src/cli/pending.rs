@@ -6,7 +6,7 @@ use super::locate::Project;
 use super::questions::{self, Pending};
 use super::rows::folded;
 use super::stream::Stream;
-use super::{refusal, say, say_json};
+use super::{say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
 
@@ -49,7 +49,7 @@ fn text(project: &Project, pending: &Pending, all: &[Pending]) -> String {
         "{id}  {}  of {} in run {}, for {age} now{}\n",
         asked.kind.as_str(),
         safe(pending.who()),
-        refusal::name(&pending.dir),
+        pending.run.name(),
         until.unwrap_or_default()
     );
     for line in pending.lines() {

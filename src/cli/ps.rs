@@ -10,8 +10,8 @@ use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, say, say_json};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
-use crate::journal::{JournalError, snapshot, stamp, walk, witness};
+use crate::journal::source::RecordedRun;
+use crate::journal::{JournalError, stamp};
 use crate::printable;
 use crate::report::{self, Row};
 use crate::run::control;
@@ -23,14 +23,14 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     };
     let (mut rows, mut worst) = (Vec::new(), Exit::Done);
     // Without `-a`: the live runs, or else the newest run.
-    let newest = match runs.iter().any(RunDir::is_live) {
+    let newest = match runs.iter().any(|run| run.is_live()) {
         true => None,
-        false => runs.iter().position(walk::has_begun),
+        false => runs.iter().position(|run| run.has_begun()),
     };
-    for (at, dir) in runs.iter().enumerate() {
-        let live = dir.is_live();
+    for (at, run) in runs.iter().enumerate() {
+        let live = run.is_live();
         if verb.all || live || newest == Some(at) {
-            let (mut of_run, exit) = rows_of(project, dir, live);
+            let (mut of_run, exit) = rows_of(project, run, live);
             rows.append(&mut of_run);
             // A run that cannot be read does not hide the others.
             worst = if exit == Exit::Done { worst } else { exit };
@@ -44,7 +44,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     } else {
         let paint = Paint::of(Stream::Out);
         let width = Stream::Out.width();
-        let ids = ShortIds::of_runs(project.runs().iter().map(refusal::name));
+        let ids = ShortIds::of_runs(project.runs().iter().map(|run| run.name()));
         let rows = if verb.tree { report::folded_rows(rows) } else { rows };
         let rows: Vec<_> = rows.into_iter().map(in_one_line).collect();
         say(&match verb.tree {
@@ -56,24 +56,24 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
 }
 
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
-fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
-    let (mut state, read) = snapshot::fold(dir, |_| {});
+fn rows_of(project: &Project, run: &RecordedRun, live: bool) -> (Vec<Row>, Exit) {
+    let (mut state, read) = run.state(|_| {});
     state.lose_requests_unless(live);
     // What a live run has acknowledged may be newer than what was just read.
-    let sound = || if live { Ok(()) } else { witness::refuse_unsound(dir, &state) };
+    let sound = || if live { Ok(()) } else { run.refuse_unsound(&state) };
     let error = match read.and_then(|()| sound()) {
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
-            if let (Some(run), true) = (rows.first_mut(), live)
-                && let Some(busy) = control::busy(dir)
+            if let (Some(first), true) = (rows.first_mut(), live)
+                && let Some(busy) = control::busy(&**run)
             {
-                run.waiting_for = Some(format!("the supervisor: {busy}"));
+                first.waiting_for = Some(format!("the supervisor: {busy}"));
             }
-            if let (Some(run), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
-                let is_answered = questions::of_run(dir, &state).is_empty();
-                run.waiting_for = Some(match is_answered {
-                    true => project.resume_command(&run.run),
-                    false => format!("callsheet pending{} {}", project.flags(), run.run),
+            if let (Some(first), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
+                let is_answered = questions::of_run(run, &state).is_empty();
+                first.waiting_for = Some(match is_answered {
+                    true => project.resume_command(&first.run),
+                    false => format!("callsheet pending{} {}", project.flags(), first.run),
                 });
             }
             return (rows, Exit::Done);
@@ -82,12 +82,12 @@ fn rows_of(project: &Project, dir: &RunDir, live: bool) -> (Vec<Row>, Exit) {
         Err(JournalError::NeverBegan) if live => return (Vec::new(), Exit::Done),
         Err(error) => error,
     };
-    let (id, word) = (refusal::name(dir), refusal::word(&error));
+    let (id, word) = (run.name(), refusal::word(&error));
     let row = report::unread_row(id, &state, word, error.to_string());
     let exit = match error {
         // A run that never began is listed as `empty`, which is no error.
         JournalError::NeverBegan => Exit::Done,
-        _ => refusal::refused(&project.flags(), Some(dir), &error),
+        _ => refusal::refused(&project.flags(), Some(run), &error),
     };
     (vec![row], exit)
 }

@@ -5,13 +5,12 @@ use serde_json::{Value, json};
 
 use super::ask::{block, lines, safe};
 use super::locate::Project;
-use super::refusal;
 use super::rows::folded;
 use super::stream::Stream;
 use crate::id::AgentId;
-use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
-use crate::journal::{snapshot, stamp};
+use crate::journal::source::RecordedRun;
+use crate::journal::stamp;
 use crate::person::AskedCall;
 use crate::run::answers;
 use crate::run_state::RunState;
@@ -29,7 +28,7 @@ const MESSAGE: usize = 300;
 /// An open question of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
-    pub(super) dir: RunDir,
+    pub(super) run: RecordedRun,
     pub(super) question: Question,
 }
 
@@ -51,7 +50,7 @@ impl Pending {
     /// Returns all that the call would do, for a question of a permission.
     fn effect(&self) -> Option<AskedCall> {
         let effect = self.question.asked.effect.as_ref()?;
-        let text = store::whole_text(&self.dir.results(), effect).ok()?;
+        let text = store::whole_text(&self.run, effect).ok()?;
         serde_json::from_str(&text).ok()
     }
 
@@ -65,7 +64,7 @@ impl Pending {
         let Question { task, agent, asked, since_ms, .. } = &self.question;
         json!({
             "id": asked.id,
-            "run": refusal::name(&self.dir),
+            "run": self.run.name(),
             "task": task,
             "agent": agent,
             "kind": asked.kind,
@@ -123,17 +122,17 @@ impl Pending {
 
 /// Returns the questions of a run that wait for an answer, in the order in which they were asked.
 /// One whose answer was left for the next process does not wait.
-pub(super) fn of_run(dir: &RunDir, state: &RunState) -> Vec<Pending> {
+pub(super) fn of_run(run: &RecordedRun, state: &RunState) -> Vec<Pending> {
     let open = state.questions().open().into_iter();
     let store = Store::of_user();
-    let is_left = |id: &str| answers::left_for(dir, id, &store).is_some();
+    let is_left = |id: &str| answers::left_for(&**run, id, &store).is_some();
     let open = open.filter(|question| !is_left(&question.asked.id));
-    open.map(|question| Pending { dir: dir.clone(), question: question.clone() }).collect()
+    open.map(|question| Pending { run: run.clone(), question: question.clone() }).collect()
 }
 
 /// Returns the questions of all runs that have not ended, the oldest run first.
 pub(super) fn of_all(project: &Project) -> Vec<Pending> {
-    let of_run = |dir: RunDir| of_run(&dir, &snapshot::fold(&dir, |_| {}).0);
+    let of_run = |run: RecordedRun| of_run(&run, &run.state(|_| {}).0);
     project.runs().into_iter().rev().flat_map(of_run).collect()
 }
 
@@ -174,15 +173,15 @@ pub(super) fn find(project: &Project, text: &str) -> Result<Named, String> {
         None => project.runs(),
     };
     let (mut open, mut answered) = (Vec::new(), Vec::new());
-    for dir in runs {
-        let (state, _) = snapshot::fold(&dir, |_| {});
+    for run in runs {
+        let (state, _) = run.state(|_| {});
         let questions = state.questions();
         for (_, question) in questions.by_id().filter(|(id, _)| id.starts_with(beginning)) {
-            open.push(Pending { dir: dir.clone(), question: question.clone() });
+            open.push(Pending { run: run.clone(), question: question.clone() });
         }
         for id in questions.answered_ids().filter(|id| id.starts_with(beginning)) {
             let known = questions.answer(id).cloned();
-            answered.extend(known.map(|known| (dir.clone(), known)));
+            answered.extend(known.map(|known| (run.clone(), known)));
         }
     }
     // A beginning may stand for one open question and for others that are answered.
@@ -195,9 +194,9 @@ pub(super) fn find(project: &Project, text: &str) -> Result<Named, String> {
             project.flags()
         )),
         (several, _) => {
-            let open = several.iter().map(|p| format!("{}/{}", refusal::name(&p.dir), p.id()));
+            let open = several.iter().map(|p| format!("{}/{}", p.run.name(), p.id()));
             let done = answered.iter().filter(|_| several.is_empty());
-            let done = done.map(|(dir, a)| format!("{}/{}", refusal::name(dir), a.answer.id));
+            let done = done.map(|(run, a)| format!("{}/{}", run.name(), a.answer.id));
             let all: Vec<_> = open.chain(done).collect();
             Err(format!("`{text}` stands for several questions: {}", all.join(", ")))
         }
@@ -205,8 +204,8 @@ pub(super) fn find(project: &Project, text: &str) -> Result<Named, String> {
 }
 
 /// Returns what waits for people in a run that has paused, with the commands that answer it.
-pub(super) fn summary(project: &Project, dir: &RunDir, state: &RunState) -> String {
-    let (all, mut text) = (of_run(dir, state), String::new());
+pub(super) fn summary(project: &Project, run: &RecordedRun, state: &RunState) -> String {
+    let (all, mut text) = (of_run(run, state), String::new());
     for pending in &all {
         let id = short_id(pending.id(), &all);
         let message = pending.question.asked.message.lines().next().unwrap_or_default();

@@ -1,7 +1,6 @@
 //! `rebuild`: writes the transcripts and logs of a run again from its journal.
 
-use super::locate::Project;
-use super::stopped_run::size_of;
+use super::locate::{Project, local};
 use super::{args, complain, paint, refusal};
 use crate::exit::Exit;
 use crate::journal::line::Position;
@@ -9,7 +8,11 @@ use crate::journal::projection::Projection;
 use crate::journal::{JournalError, walk, witness};
 
 pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
-    let dir = match project.run(Some(&verb.run)) {
+    let run = match project.run(Some(&verb.run)) {
+        Ok(run) => run,
+        Err(exit) => return exit,
+    };
+    let dir = match local(&run) {
         Ok(dir) => dir,
         Err(exit) => return exit,
     };
@@ -17,11 +20,11 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
     let rebuilt = paint::working("writing transcripts and logs", |progress| {
         let _owned = dir.own()?;
         // Transcripts that reach beyond the journal are all that tells of what was lost.
-        let end = walk::walk(&dir, Position::START, None, |_, _| Ok(()));
-        end.and_then(|end| witness::refuse_rolled_back(&dir, end))?;
+        let end = walk::walk(dir, Position::START, None, |_, _| Ok(()));
+        end.and_then(|end| witness::refuse_rolled_back(dir, end))?;
         // The journal is read twice.
-        progress.set_total(2 * size_of(&dir));
-        Projection::rebuild(&dir, |bytes| progress.set_done(bytes))
+        progress.set_total(2 * run.size());
+        Projection::rebuild(dir, |bytes| progress.set_done(bytes))
     });
     match rebuilt {
         Ok(()) => {
@@ -32,7 +35,7 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
             if let JournalError::Refused(_) = error {
                 complain("note: no file was touched");
             }
-            refusal::refused(&project.flags(), Some(&dir), &error)
+            refusal::refused(&project.flags(), Some(&run), &error)
         }
     }
 }

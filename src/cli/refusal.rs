@@ -4,26 +4,26 @@ use std::path::Path;
 
 use super::complain;
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::results::{self, Origin};
+use crate::journal::source::RecordedRun;
 use crate::journal::torn::Loss;
-use crate::journal::{JournalError, walk};
+use crate::journal::{JournalError, local};
 use crate::store::StoreError;
 
 /// Prints why the journal of a run cannot be used and what to do about it, and returns the exit
 /// code. `flags` are those by which another verb finds the run.
-pub(super) fn refused(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Exit {
-    let place = dir.filter(|_| is_of_content(error));
-    let place = place.map(|dir| format!("{}: ", dir.journal().display())).unwrap_or_default();
+pub(super) fn refused(flags: &str, run: Option<&RecordedRun>, error: &JournalError) -> Exit {
+    let place = run.filter(|_| is_of_content(error));
+    let place = place.map(|run| format!("{}: ", run.records_place().display())).unwrap_or_default();
     complain(&format!("error: {place}{error}"));
-    advise(flags, dir, error);
+    advise(flags, run, error);
     exit_of(error)
 }
 
 /// Prints what to do about a journal that cannot be used, if there is anything to do.
-pub(super) fn advise(flags: &str, dir: Option<&RunDir>, error: &JournalError) {
-    if let Some(help) = help(flags, dir, error) {
+pub(super) fn advise(flags: &str, run: Option<&RecordedRun>, error: &JournalError) {
+    if let Some(help) = help(flags, run, error) {
         complain(&format!("help: {help}"));
     }
 }
@@ -79,12 +79,12 @@ fn is_of_another(why: &Why) -> bool {
     }
 }
 
-fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<String> {
+fn help(flags: &str, run: Option<&RecordedRun>, error: &JournalError) -> Option<String> {
     let anew = format!("start a new run with `callsheet run{flags}`");
     Some(match error {
-        JournalError::Refused(refusal) => past(flags, dir, refusal),
-        JournalError::NeverBegan => match dir {
-            Some(dir) => format!("{anew}; {} can be removed", dir.path().display()),
+        JournalError::Refused(refusal) => past(flags, run, refusal),
+        JournalError::NeverBegan => match run {
+            Some(run) => format!("{anew}; {} can be removed", run.place().display()),
             None => anew,
         },
         JournalError::Lost { .. } => "put journal.jsonl back from a copy: without it the run \
@@ -95,26 +95,26 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
              --truncate-at {}` goes on without what was lost: transcripts and logs that tell of it are \
              kept in a folder, and calls that they tell of are not run again; with --explain it only \
              says so",
-            dir.map_or_else(|| "RUN".to_owned(), name),
+            run.map_or_else(|| "RUN".to_owned(), |run| run.name()),
             last + 1
         ),
-        JournalError::Copy { run, .. } => format!(
+        JournalError::Copy { run: original, .. } => format!(
             "keep copies elsewhere. `callsheet fork{flags} {0}` begins a run of its own with what it did; \
-             if the run itself is gone, name the folder {run} again",
-            dir.map_or_else(|| "RUN".to_owned(), name)
+             if the run itself is gone, name the folder {original} again",
+            run.map_or_else(|| "RUN".to_owned(), |run| run.name())
         ),
         JournalError::BadResult(StoreError { path, .. }) => {
             return without_result(flags, path);
         }
         JournalError::Exists(path) => {
-            let dir = RunDir::at(path);
-            match walk::first(&dir) {
+            let run = local::run_at(path);
+            match run.first() {
                 Ok(_) => format!(
                     "that run has begun: `callsheet resume{flags} {}` resumes it; another run \
                      needs another id",
-                    name(&dir)
+                    run.name()
                 ),
-                Err(JournalError::NeverBegan) if dir.is_live() => {
+                Err(JournalError::NeverBegan) if run.is_live() => {
                     "a process is just beginning it; another run needs another id".to_owned()
                 }
                 Err(JournalError::NeverBegan) => {
@@ -134,7 +134,7 @@ fn help(flags: &str, dir: Option<&RunDir>, error: &JournalError) -> Option<Strin
 }
 
 /// Returns the hint for a record that was refused: how to resume before it.
-fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
+fn past(flags: &str, run: Option<&RecordedRun>, refusal: &Refusal) -> String {
     let whose = match refusal.why {
         Why::Newer(_) | Why::Critical(_) => "a newer callsheet wrote it: use that version. ",
         Why::Unreadable(_) => "a newer callsheet may have written it: use that version. ",
@@ -144,12 +144,12 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
         }
     };
     let line = refusal.line;
-    if dir.is_some_and(|dir| !has_batch_before(dir, line)) {
+    if run.is_some_and(|run| !has_batch_before(run, line)) {
         return format!(
             "{whose}Nothing would be left before it: `callsheet run{flags}` starts a new run"
         );
     }
-    let run = dir.map_or_else(|| "RUN".to_owned(), name);
+    let run = run.map_or_else(|| "RUN".to_owned(), |run| run.name());
     format!(
         "{whose}`callsheet resume{flags} {run} --truncate-at {line}` cuts the journal there, keeps \
          the cut part in a file and resumes before it: what was done since may be done again, or \
@@ -158,8 +158,8 @@ fn past(flags: &str, dir: Option<&RunDir>, refusal: &Refusal) -> String {
 }
 
 /// Returns true if the first batch of a journal can be read and ends before record `seq`.
-fn has_batch_before(dir: &RunDir, seq: u64) -> bool {
-    let first = walk::first(dir).unwrap_or_default();
+fn has_batch_before(run: &RecordedRun, seq: u64) -> bool {
+    let first = run.first().unwrap_or_default();
     first.last().is_some_and(|last| last.seq < seq)
 }
 
@@ -168,18 +168,13 @@ fn has_batch_before(dir: &RunDir, seq: u64) -> bool {
 fn without_result(flags: &str, path: &Path) -> Option<String> {
     let Origin { task, before, named } = results::origin(path).ok()??;
     let task = task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
-    let run = name(&RunDir::at(path.ancestors().nth(2)?));
+    let run = local::run_at(path.ancestors().nth(2)?).name();
     Some(format!(
         "{task}Put the file back, or have it made again: `callsheet fork{flags} {run}@{before}` \
          makes a new run that continues from before it was made. `callsheet resume{flags} {run} \
          --truncate-at {named}` cuts the journal where it is first named, and keeps the cut part \
          in a file"
     ))
-}
-
-/// Returns the id of a run: the last part of its directory's path.
-pub(super) fn name(dir: &RunDir) -> String {
-    dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Describes what is lost with the end of a journal.

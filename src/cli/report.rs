@@ -5,21 +5,21 @@ use super::locate::Project;
 use super::{after_failure, complain, refusal, say, say_json};
 use crate::event::PauseCause;
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
-use crate::journal::{JournalError, stamp, walk};
+use crate::journal::source::RecordedRun;
+use crate::journal::{JournalError, stamp};
 use crate::report::document::{Document, NextStep, Story};
 use crate::report::evidence::EvidenceFold;
 use crate::report::is_resumable;
 use crate::run_state::RunState;
 
 pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
-    let dir = match project.run(verb.run.as_deref()) {
-        Ok(dir) => dir,
+    let run = match project.run(verb.run.as_deref()) {
+        Ok(run) => run,
         Err(exit) => return exit,
     };
-    let live = dir.is_live();
+    let live = run.is_live();
     let (mut evidence, mut story) = (EvidenceFold::default(), Story::default());
-    let (mut state, read) = walk::fold(&dir, None, |record| {
+    let (mut state, read) = run.fold(|record| {
         evidence.apply(record);
         story.apply(record);
     });
@@ -32,7 +32,7 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
         }
         // Of a journal without a record there is nothing to report.
         Err(error) if state.created().is_none() => {
-            return refusal::refused(&project.flags(), Some(&dir), &error);
+            return refusal::refused(&project.flags(), Some(&run), &error);
         }
         Err(error) => Some(error),
     };
@@ -40,7 +40,7 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
     let mut document = Document::new(&state, &evidence.finish(), story, live, stamp::now_ms());
     document.exit_code = code.filter(|_| damage.is_none()).map(|code| code as u8);
     document.damage = damage.as_ref().map(ToString::to_string);
-    document.next = next(project, &dir, &state, live, damage.is_some());
+    document.next = next(project, &run, &state, live, damage.is_some());
     let printed = match verb.format {
         ReportFormat::Md => say(&document.markdown()),
         ReportFormat::Html => say(&document.html()),
@@ -48,7 +48,7 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
     };
     match damage {
         Some(error) if printed == Exit::Done => {
-            refusal::refused(&project.flags(), Some(&dir), &error)
+            refusal::refused(&project.flags(), Some(&run), &error)
         }
         _ => printed,
     }
@@ -72,26 +72,25 @@ fn exit_code(state: &RunState, pause: Option<PauseCause>, live: bool) -> Option<
 /// Returns the commands that can follow.
 fn next(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     state: &RunState,
     live: bool,
     is_damaged: bool,
 ) -> Vec<NextStep> {
-    let (run, flags) = (refusal::name(dir), project.flags());
+    let (id, flags) = (run.name(), project.flags());
     let steps = if live {
-        vec![("follow it", format!("callsheet attach{flags} {run}"))]
+        vec![("follow it", format!("callsheet attach{flags} {id}"))]
     } else if is_damaged {
         // The advice that follows on stderr names the place.
-        vec![("what can be done", format!("{} --explain", project.resume_command(&run)))]
+        vec![("what can be done", format!("{} --explain", project.resume_command(&id)))]
     } else if is_resumable(state, live) {
         let asks = !state.questions().is_empty();
-        let answer =
-            asks.then(|| ("what waits for you", format!("callsheet pending{flags} {run}")));
-        answer.into_iter().chain([("go on", project.resume_command(&run))]).collect()
+        let answer = asks.then(|| ("what waits for you", format!("callsheet pending{flags} {id}")));
+        answer.into_iter().chain([("go on", project.resume_command(&id))]).collect()
     } else {
-        match after_failure::steps(project, dir, state) {
+        match after_failure::steps(project, run, state) {
             steps if steps.is_empty() => {
-                vec![("its answers in full", format!("callsheet show{flags} {run}"))]
+                vec![("its answers in full", format!("callsheet show{flags} {id}"))]
             }
             steps => steps,
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
-use super::locate::Project;
+use super::locate::{Project, local};
 use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
@@ -14,10 +14,9 @@ use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
-use crate::journal::file::RunDir;
 use crate::journal::log_line::cut;
+use crate::journal::source::RecordedRun;
 use crate::journal::torn::{self, Cut, CutError};
-use crate::journal::{snapshot, walk, witness};
 use crate::printable;
 use crate::report;
 use crate::run::outlook::{self, Prospect};
@@ -35,9 +34,9 @@ pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
         true => all(project, verb, verbose),
         false => project
             .run(verb.run.as_deref())
-            .and_then(|dir| match verb.explain {
-                true => explain(project, &dir, verb),
-                false => resume(project, &dir, verb, verbose),
+            .and_then(|run| match verb.explain {
+                true => explain(project, &run, verb),
+                false => resume(project, &run, verb, verbose),
             })
             .unwrap_or_else(|exit| exit),
     }
@@ -61,19 +60,24 @@ fn all(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
     exit.or(unread)
 }
 
-fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> Result<Exit, Exit> {
-    let dir = dir.clone();
-    let mut stopped = open(project, &dir, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
+fn resume(
+    project: &Project,
+    run: &RecordedRun,
+    verb: &args::Resume,
+    verbose: u8,
+) -> Result<Exit, Exit> {
+    let run = run.clone();
+    let mut stopped = open(project, &run, verb.truncate_at.map_or(Cut::Torn, Cut::From))?;
     let (created, sources) = (stopped.created(), stopped.sources(project.sources()));
     let mut config = None;
     if verb.accept_changes && is_changed(project, created, &sources) {
-        let (before, now) = both(project, created, &dir, (&verb.trusting).into())?;
+        let (before, now) = both(project, created, &run, (&verb.trusting).into())?;
         let prospects =
-            stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&dir), &error))?;
+            stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&run), &error))?;
         if stopped.completed().is_none() || !prospects.iter().all(Prospect::stands) {
             stopped = stopped
                 .accept(&before, &now)
-                .map_err(|error| refused(project, Some(&dir), &error))?;
+                .map_err(|error| refused(project, Some(&run), &error))?;
             config = Some(now);
         }
     }
@@ -86,7 +90,7 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
         if let Err(error) = stopped.complete_files() {
             complain(&format!("note: transcripts and logs may lack their last lines: {error}"));
         }
-        return Ok(finished(project, &dir, stopped.state(), completed, verb));
+        return Ok(finished(project, &run, stopped.state(), completed, verb));
     }
     let config = match config {
         Some(config) => config,
@@ -94,7 +98,7 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
             let read = |outside| stopped.config(Sources { outside, ..project.sources() });
             let loaded = trust::load(project, (&verb.trusting).into(), &sources, read);
             let config = loaded.inspect_err(|_| {
-                advise_to_accept(project, &dir, stopped.created(), &sources);
+                advise_to_accept(project, &run, stopped.created(), &sources);
             })?;
             // Only now: the record may name any file.
             note_changes(project, stopped.created(), &sources, Some(&config));
@@ -105,42 +109,42 @@ fn resume(project: &Project, dir: &RunDir, verb: &args::Resume, verbose: u8) -> 
     let screen = Screen::new();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
-    Ok(drive::drive(project, shown, Some(&dir), Run::resume(stopped, config, options)))
+    Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))
 }
 
 /// Prints what a resume would do with each task, and what would prevent the resume. Only reads, so
 /// it needs no lock.
-fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit, Exit> {
+fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<Exit, Exit> {
     let state = match verb.truncate_at {
-        Some(seq) => state_before(project, dir, seq)?,
-        None => project.state(dir)?,
+        Some(seq) => state_before(project, run, seq)?,
+        None => project.state(run)?,
     };
     let Some(created) = state.created() else {
         complain("error: the run has no records yet");
         return Err(Exit::Failed);
     };
-    if verb.truncate_at.is_none() && !dir.is_live() {
-        let sound = witness::refuse_unsound(dir, &state);
-        sound.map_err(|error| refusal::refused(&project.flags(), Some(dir), &error))?;
+    if verb.truncate_at.is_none() && !run.is_live() {
+        let sound = run.refuse_unsound(&state);
+        sound.map_err(|error| refusal::refused(&project.flags(), Some(run), &error))?;
     }
-    let sources = project.sources().of_run(created, dir.path());
+    let sources = project.sources().of_run(created, &run.place());
     let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(project, created, &sources) {
-        let (before, now) = both(project, created, dir, (&verb.trusting).into())?;
-        outlook::accepting(dir, &state, &before, &now)
-            .map_err(|error| refused(project, Some(dir), &error))?
+        let (before, now) = both(project, created, run, (&verb.trusting).into())?;
+        outlook::accepting(local(run)?, &state, &before, &now)
+            .map_err(|error| refused(project, Some(run), &error))?
     } else {
         let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
         let retry = retry.map_err(|error| not_retried(&state, &error))?;
         // A run that has ended needs no configuration any more.
         let mut config = None;
         if state.completed().is_none() || retry.is_some() {
-            (config, able) = able_to_resume(project, dir, created, &state, &sources);
+            (config, able) = able_to_resume(project, run, created, &state, &sources);
         }
         let trusted = config.as_ref().filter(|config| trust::is_trusted(config));
         note_changes(project, created, &sources, trusted);
-        outlook::as_recorded(dir, &state, config.as_ref(), retry.as_ref())
-            .map_err(|error| refused(project, Some(dir), &error))?
+        outlook::as_recorded(local(run)?, &state, config.as_ref(), retry.as_ref())
+            .map_err(|error| refused(project, Some(run), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
     let line = |p: &Prospect| match verb.json {
@@ -162,7 +166,7 @@ fn explain(project: &Project, dir: &RunDir, verb: &args::Resume) -> Result<Exit,
 /// run can resume with it. Returns [`Exit::Done`] if it can; otherwise prints why not.
 fn able_to_resume(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     created: &RunCreated,
     state: &RunState,
     sources: &Sources,
@@ -173,28 +177,29 @@ fn able_to_resume(
         Ok(config) => config,
         Err(exit) => {
             complain("note: the run cannot be resumed until that is corrected");
-            advise_to_accept(project, dir, created, sources);
+            advise_to_accept(project, run, created, sources);
             return (None, exit);
         }
     };
-    let able = match values::of_ended(dir, state, &config.tasks, config.grows()) {
+    let able = match values::of_ended(&**run, state, &config.tasks, config.grows()) {
         Ok(_) => Exit::Done,
-        Err(error) => refused(project, Some(dir), &error),
+        Err(error) => refused(project, Some(run), &error),
     };
     (Some(config), able)
 }
 
 /// Returns the state that the run would have with its journal cut at record `seq`, and prints what
 /// would be lost.
-fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, Exit> {
+fn state_before(project: &Project, run: &RecordedRun, seq: u64) -> Result<RunState, Exit> {
+    let dir = local(run)?;
     let look = || -> Result<_, CutError> {
         let end = torn::place_to_cut(dir, seq)?;
-        let (state, read) = walk::fold(dir, Some(end), |_| {});
+        let (state, read) = run.fold_to(end.into(), |_| {});
         read?;
         Ok((state, torn::loss(dir, end)?))
     };
     let (state, loss) =
-        look().map_err(|error| stopped_run::refused(project, dir, Cut::From(seq), &error))?;
+        look().map_err(|error| stopped_run::refused(project, run, Cut::From(seq), &error))?;
     complain(&format!(
         "note: the run would resume without what is recorded {}",
         refusal::told(&loss)
@@ -206,18 +211,18 @@ fn state_before(project: &Project, dir: &RunDir, seq: u64) -> Result<RunState, E
 fn both(
     project: &Project,
     created: &RunCreated,
-    dir: &RunDir,
+    run: &RecordedRun,
     trust: Trust,
 ) -> Result<(Config, Config), Exit> {
     let recorded =
-        Sources { missing_keys: Missing::Allow, ..project.sources().of_run(created, dir.path()) };
+        Sources { missing_keys: Missing::Allow, ..project.sources().of_run(created, &run.place()) };
     let read =
         |outside| config::load_text(&created.config, &Sources { outside, ..recorded.clone() });
     let before = trust::load(project, trust, &recorded, read)?;
-    let accepting = project.sources().accepting(created, dir.path());
+    let accepting = project.sources().accepting(created, &run.place());
     let read = |outside| config::load(&Sources { outside, ..accepting.clone() });
     let now = trust::load(project, trust, &accepting, read)?;
-    let state_dir = dir.path().parent().map_or_else(|| now.state_dir.clone(), Path::to_owned);
+    let state_dir = run.place().parent().map_or_else(|| now.state_dir.clone(), Path::to_owned);
     Ok((before, Config { state_dir, ..now }))
 }
 
@@ -247,12 +252,12 @@ fn not_retried(state: &RunState, error: &RetryError) -> Exit {
 }
 
 /// Says how to resume with the file as it is now, if it differs from the recorded configuration.
-fn advise_to_accept(project: &Project, dir: &RunDir, created: &RunCreated, sources: &Sources) {
+fn advise_to_accept(project: &Project, run: &RecordedRun, created: &RunCreated, sources: &Sources) {
     if is_changed(project, created, sources) {
         complain(&format!(
             "help: this is the configuration that the run recorded; `{} --accept-changes` resumes \
              with {} as it is now",
-            project.resume_command(&refusal::name(dir)),
+            project.resume_command(&run.name()),
             sources.file.display()
         ));
     }
@@ -261,7 +266,7 @@ fn advise_to_accept(project: &Project, dir: &RunDir, created: &RunCreated, sourc
 /// Prints the result of a run that has ended. The run is not changed.
 fn finished(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     state: &RunState,
     completed: &RunCompleted,
     verb: &args::Resume,
@@ -269,18 +274,18 @@ fn finished(
     complain(&match state.retry(&[]).is_ok_and(|retry| !retry.tasks.is_empty()) {
         true => format!(
             "the run has ended; `{} --retry-failed` begins again what failed",
-            project.resume_command(&refusal::name(dir))
+            project.resume_command(&run.name())
         ),
         false => "the run has ended: nothing is left to do".to_owned(),
     });
     if !verb.json {
-        return drive::ended(project, dir, state, completed);
+        return drive::ended(project, run, state, completed);
     }
     let mut last = None;
-    let _ = snapshot::fold(dir, |record| last = Some(record.clone()));
+    let _ = run.state(|record| last = Some(record.clone()));
     // A snapshot may reach to the last record: then the fold behind it sees no record.
     if last.is_none()
-        && let Err(exit) = project.fold(dir, |record| last = Some(record.clone()))
+        && let Err(exit) = project.fold(run, |record| last = Some(record.clone()))
     {
         return exit;
     }

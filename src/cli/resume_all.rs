@@ -17,8 +17,8 @@ use super::short_id::ShortIds;
 use super::stream::Stream;
 use super::{complain, refusal, runtime};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
-use crate::journal::{JournalError, snapshot, witness};
+use crate::journal::JournalError;
+use crate::journal::source::RecordedRun;
 use crate::report;
 
 /// The most runs that are resumed at the same time: each may have many agents and commands.
@@ -26,21 +26,20 @@ const AT_ONCE: usize = 4;
 
 /// Returns those of the runs that were stopped before their end, and the exit code of those that cannot
 /// be resumed as they are. The newest is given first, and returned last.
-pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exit) {
+pub(super) fn stopped(project: &Project, runs: Vec<RecordedRun>) -> (Vec<RecordedRun>, Exit) {
     let (mut found, mut exit) = (Vec::new(), Exit::Done);
-    for dir in runs.into_iter().rev() {
-        let live = dir.is_live();
-        let (state, read) = snapshot::fold(&dir, |_| {});
-        let sound =
-            read.and_then(|()| if live { Ok(()) } else { witness::refuse_unsound(&dir, &state) });
+    for run in runs.into_iter().rev() {
+        let live = run.is_live();
+        let (state, read) = run.state(|_| {});
+        let sound = read.and_then(|()| if live { Ok(()) } else { run.refuse_unsound(&state) });
         match (state, sound) {
             (state, Ok(())) if state.created().is_some() && report::is_resumable(&state, live) => {
-                found.push(dir);
+                found.push(run);
             }
             (_, Ok(()) | Err(JournalError::NeverBegan)) => {}
             // A run that cannot be read does not hold the others up.
             (_, Err(error)) => {
-                exit = exit.or(refusal::refused(&project.flags(), Some(&dir), &error));
+                exit = exit.or(refusal::refused(&project.flags(), Some(&run), &error));
             }
         }
     }
@@ -48,12 +47,12 @@ pub(super) fn stopped(project: &Project, runs: Vec<RunDir>) -> (Vec<RunDir>, Exi
 }
 
 /// Resumes the runs. Returns the exit code that comes first by precedence.
-pub(super) fn run(project: &Project, dirs: &[RunDir], json: bool) -> Exit {
+pub(super) fn run(project: &Project, dirs: &[RecordedRun], json: bool) -> Exit {
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    let ids = ShortIds::of_runs(project.runs().iter().map(refusal::name));
+    let ids = ShortIds::of_runs(project.runs().iter().map(|run| run.name()));
     let ended = runtime.block_on(all(dirs, &ids, json));
     // A blocking call that hangs must not keep the program from ending.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
@@ -63,7 +62,7 @@ pub(super) fn run(project: &Project, dirs: &[RunDir], json: bool) -> Exit {
     })
 }
 
-async fn all(dirs: &[RunDir], ids: &ShortIds, json: bool) -> io::Result<Exit> {
+async fn all(dirs: &[RecordedRun], ids: &ShortIds, json: bool) -> io::Result<Exit> {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [mut interrupt, mut terminate, mut hangup] =
         [signal(kinds[0])?, signal(kinds[1])?, signal(kinds[2])?];
@@ -71,8 +70,8 @@ async fn all(dirs: &[RunDir], ids: &ShortIds, json: bool) -> io::Result<Exit> {
     let (mut pids, mut worst, mut is_over) = (Vec::new(), Exit::Done, false);
     loop {
         while !is_over && running.len() < AT_ONCE {
-            let Some(dir) = waiting.next() else { break };
-            let id = refusal::name(dir);
+            let Some(run) = waiting.next() else { break };
+            let id = run.name();
             let child = start(&id)?;
             pids.extend(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
             let name = if json { id.clone() } else { ids.of(&id) };

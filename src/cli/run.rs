@@ -7,13 +7,12 @@ use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{complain, detach, refusal, trust};
+use super::{complain, detach, trust};
 use crate::config::{self, Sources, suggest};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
-use crate::journal::file::RunDir;
-use crate::journal::{snapshot, walk};
+use crate::journal::source::RecordedRun;
 use crate::run::{Options, Run};
 
 /// The variable that sets `sandbox.mode`.
@@ -70,11 +69,12 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         complain(&format!(
             "note: run {} did not complete and holds {results}: `--reuse` takes those whose task is \
              unchanged, and `{} --retry-failed` continues that run",
-            refusal::name(run),
-            project.resume_command(&refusal::name(run))
+            run.name(),
+            project.resume_command(&run.name())
         ));
     }
     let reuse = newest.map(|(run, ..)| run).filter(|_| verb.reuse);
+    let reuse = reuse.and_then(|run| run.local().cloned());
     if verb.reuse && reuse.is_none() {
         complain("note: no run of this workflow holds results to reuse");
     }
@@ -98,9 +98,9 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
 
 /// Returns the newest run if it is one of the workflow and holds results, with their number, and
 /// true if it completed.
-fn newest_with_results(project: &Project, workflow: &str) -> Option<(RunDir, usize, bool)> {
-    let run = project.runs().into_iter().find(walk::has_begun)?;
-    let (state, read) = snapshot::fold(&run, |_| {});
+fn newest_with_results(project: &Project, workflow: &str) -> Option<(RecordedRun, usize, bool)> {
+    let run = project.runs().into_iter().find(|run| run.has_begun())?;
+    let (state, read) = run.state(|_| {});
     let is_same = state.created().is_some_and(|created| created.workflow == workflow);
     let count = state.reusable_results().len();
     (read.is_ok() && is_same && count > 0 && !run.is_live()).then(|| {

@@ -5,9 +5,7 @@ mod output;
 mod rounds;
 mod view;
 
-use std::fs::File;
-use std::io::{self, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead};
 
 use serde_json::{Value, json};
 
@@ -21,68 +19,67 @@ use crate::disk;
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, Name};
-use crate::journal::file::RunDir;
 use crate::journal::results;
+use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::message::{Block, Message};
 use crate::printable;
 use crate::report;
 use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
-use crate::store::{self, StoreError};
+use crate::store::{Checked, StoreError};
 use crate::turn::Outcome;
 
 pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
-    let (dir, part) = match project.part(verb.what.as_deref()) {
+    let (run, part) = match project.part(verb.what.as_deref()) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
     if let Some(hash) = &verb.result {
-        return show_result(project, &dir, hash);
+        return show_result(project, &run, hash);
     }
     if verb.changes {
-        return changes::show(&dir, verb.json);
+        return changes::show(&run, verb.json);
     }
     if verb.view && !matches!(part, Selector::Agent(_)) {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     }
-    let state = match project.state(&dir) {
+    let state = match project.state(&run) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
     if verb.output {
-        return output::show(project, &dir, &state, &part);
+        return output::show(project, &run, &state, &part);
     }
     match part {
-        Selector::Run => show_run(project, &dir, &state, verb.json),
-        Selector::Task(name) => show_task(&dir, &state, &name, verb.json),
-        Selector::Agent(name) => show_agent(project, &dir, &state, &name, verb),
+        Selector::Run => show_run(project, &run, &state, verb.json),
+        Selector::Task(name) => show_task(&run, &state, &name, verb.json),
+        Selector::Agent(name) => show_agent(project, &run, &state, &name, verb),
     }
 }
 
 /// Prints a stored result, byte for byte.
-fn show_result(project: &Project, dir: &RunDir, hash: &str) -> Exit {
+fn show_result(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
     if hash.is_empty() || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         complain(&format!("error: `{hash}` is not a hash"));
         return Exit::Usage;
     }
-    copy_stored(project, dir, hash)
+    copy_stored(project, run, hash)
 }
 
 /// Copies a stored result to stdout, byte for byte.
-fn copy_stored(project: &Project, dir: &RunDir, hash: &str) -> Exit {
-    let folder = dir.results();
+fn copy_stored(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
     // It is read twice, so that nothing of a damaged one is printed.
-    let checked = store::open(&folder, hash).and_then(store::Checked::finish);
-    let mut result = match checked.and_then(|()| store::open(&folder, hash)) {
+    let checked = run.open(hash).and_then(Checked::finish);
+    let mut result = match checked.and_then(|()| run.open(hash)) {
         Ok(result) => result,
-        Err(error) => return no_result(project, &folder.join(hash), error),
+        Err(error) => return no_result(project, error),
     };
     match stream::copy(&mut result) {
         Ok(()) => match result.finish() {
             Ok(()) => Exit::Done,
-            Err(error) => no_result(project, &folder.join(hash), error),
+            Err(error) => no_result(project, error),
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(_) => Exit::Disk,
@@ -90,7 +87,8 @@ fn copy_stored(project: &Project, dir: &RunDir, hash: &str) -> Exit {
 }
 
 /// Says why a stored result cannot be shown.
-fn no_result(project: &Project, path: &Path, error: StoreError) -> Exit {
+fn no_result(project: &Project, error: StoreError) -> Exit {
+    let path = &error.path;
     if let (false, Ok(None)) = (path.exists(), results::origin(path)) {
         complain(&format!("error: {}: the run has no such result", path.display()));
         return Exit::Failed;
@@ -98,14 +96,14 @@ fn no_result(project: &Project, path: &Path, error: StoreError) -> Exit {
     refusal::refused(&project.flags(), None, &error.into())
 }
 
-fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) -> Exit {
-    let live = dir.is_live();
+fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: bool) -> Exit {
+    let live = run.is_live();
     let Some(created) = state.created() else {
         complain("error: the run has no records yet");
         return Exit::Failed;
     };
     if as_json {
-        let found = evidence::read(dir);
+        let found = evidence::read(run);
         let tasks = state.tasks().map(|(name, task)| (name.to_string(), task_json(task)));
         let document = json!({
             "run": created.run,
@@ -123,11 +121,11 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
             "sandbox": state.sandbox(),
             "run_by_others": found.for_others(),
             "run_by_others_incomplete": found.is_for_others_incomplete(),
-            "dir": dir.path(),
+            "dir": run.place(),
         });
         return say_json(&format!("{document}\n"));
     }
-    let found = evidence::for_summary(dir).unwrap_or_default();
+    let found = evidence::for_summary(run).unwrap_or_default();
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
     let mut text = format!(
@@ -136,7 +134,7 @@ fn show_run(project: &Project, dir: &RunDir, state: &RunState, as_json: bool) ->
         printable::line(&created.workflow),
         report::run_word(state, live),
         forked.unwrap_or_default(),
-        printable::line(&dir.path().to_string_lossy()),
+        printable::line(&run.place().to_string_lossy()),
         state
             .sandbox()
             .map(|kept| format!("sandbox of commands: {}\n", printable::line(&kept.to_string())))
@@ -188,13 +186,13 @@ fn task_json(task: &TaskStatus) -> Value {
     })
 }
 
-fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit {
+fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> Exit {
     let found = match tasks(state, name) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
     let mut text = String::new();
-    let evidence = evidence::read(dir);
+    let evidence = evidence::read(run);
     for (name, task) in found {
         if as_json {
             let mut document = task_json(task);
@@ -214,7 +212,7 @@ fn show_task(dir: &RunDir, state: &RunState, name: &str, as_json: bool) -> Exit 
         }
         text.push_str(&evidence.of(name).map(TaskEvidence::lines).unwrap_or_default());
         if let Some(output) =
-            task.output.is_none().then(|| output::partial(dir, state, task)).flatten()
+            task.output.is_none().then(|| output::partial(run, state, task)).flatten()
         {
             text.push_str(&format!("\nit had printed or written:\n{}\n", quoted(&output)));
         }
@@ -251,7 +249,7 @@ fn undone_of(state: &RunState, task: &Name) -> Option<String> {
 
 fn show_agent(
     project: &Project,
-    dir: &RunDir,
+    run: &RecordedRun,
     state: &RunState,
     name: &str,
     verb: &args::Show,
@@ -262,11 +260,11 @@ fn show_agent(
     };
     for (id, agent) in found {
         let exit = match (verb.transcript, verb.json) {
-            _ if verb.view => view::show(project, dir, id, verb.json),
-            (true, true) => raw_transcript(dir, id),
-            (true, false) => readable_transcript(dir, id),
-            (false, true) => say_json(&format!("{}\n", agent_json(dir, state, id, agent))),
-            (false, false) => say(&folded(&agent_text(dir, state, id, agent), Stream::Out)),
+            _ if verb.view => view::show(project, run, id, verb.json),
+            (true, true) => raw_transcript(run, id),
+            (true, false) => readable_transcript(run, id),
+            (false, true) => say_json(&format!("{}\n", agent_json(run, state, id, agent))),
+            (false, false) => say(&folded(&agent_text(run, state, id, agent), Stream::Out)),
         };
         if exit != Exit::Done {
             return exit;
@@ -275,7 +273,7 @@ fn show_agent(
     Exit::Done
 }
 
-fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> Value {
+fn agent_json(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentStatus) -> Value {
     let inclusive = state.inclusive(id);
     json!({
         "agent": id,
@@ -283,44 +281,44 @@ fn agent_json(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
         "task": agent.task,
         "parent": agent.parent,
         "depth": agent.depth,
-        "state": state_word(dir, agent),
+        "state": state_word(run, agent),
         "turn": agent.turn,
         "restarts": agent.restarts,
         "usage": agent.own.usage,
         "cost_usd": agent.own.cost_usd(),
         "unsettled_usd": agent.own.unsettled.most_usd(),
         "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
-        "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live()),
+        "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| run.is_live()),
         "outcome": agent.outcome,
         "result": agent.outcome.as_ref().map(Outcome::word),
-        "transcript": dir.transcript(id),
+        "transcript": run.transcript_place(id),
     })
 }
 
 /// Returns the state of an agent. One that has not ended is `stopped` if no process drives the run.
-fn state_word(dir: &RunDir, agent: &AgentStatus) -> &'static str {
-    if agent.outcome.is_none() && !dir.is_live() { "stopped" } else { agent.state() }
+fn state_word(run: &RecordedRun, agent: &AgentStatus) -> &'static str {
+    if agent.outcome.is_none() && !run.is_live() { "stopped" } else { agent.state() }
 }
 
-fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus) -> String {
+fn agent_text(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentStatus) -> String {
     let inclusive = state.inclusive(id).usage;
     let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
     let mut text = format!(
         "agent {} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
         printable::line(id.as_str()),
-        state_word(dir, agent),
+        state_word(run, agent),
         agent.turn,
         report::short(agent.own.usage.context()),
         report::short(agent.own.usage.output),
         report::short(inclusive.context()),
         report::short(inclusive.output),
-        printable::line(&dir.transcript(id).to_string_lossy()),
+        printable::line(&run.transcript_place(id).to_string_lossy()),
     );
     let unsettled = report::unsettled(&agent.own);
     text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));
     let ended = match &agent.outcome {
         None => {
-            let waits = agent.waiting_for(stamp::now_ms()).filter(|_| dir.is_live());
+            let waits = agent.waiting_for(stamp::now_ms()).filter(|_| run.is_live());
             waits.map(|what| format!("waits for {}", printable::line(&what))).unwrap_or_default()
         }
         Some(Outcome::Completed { output }) => quoted(&output.text),
@@ -337,41 +335,45 @@ fn agent_text(dir: &RunDir, state: &RunState, id: &AgentId, agent: &AgentStatus)
     text
 }
 
-fn raw_transcript(dir: &RunDir, id: &AgentId) -> Exit {
-    each_line(&dir.transcript(id), |line| Stream::Out.print_json(&String::from_utf8_lossy(line)))
+fn raw_transcript(run: &RecordedRun, id: &AgentId) -> Exit {
+    each_line(run, id, |line| Stream::Out.print_json(&String::from_utf8_lossy(line)))
 }
 
 /// Prints the transcript for people: each message with its role, calls and results in full.
-fn readable_transcript(dir: &RunDir, id: &AgentId) -> Exit {
+fn readable_transcript(run: &RecordedRun, id: &AgentId) -> Exit {
     #[derive(serde::Deserialize)]
     struct TranscriptLine {
         seq: u64,
         message: Message,
     }
-    each_line(&dir.transcript(id), |line| {
+    each_line(run, id, |line| {
         let Ok(line) = serde_json::from_slice::<TranscriptLine>(line) else { return Ok(()) };
         let shown = message_text(&line.seq.to_string(), &line.message, |_| String::new());
         Stream::Out.print(&folded(&shown, Stream::Out))
     })
 }
 
-/// Gives each line of a transcript to `print` until a line cannot be printed.
-fn each_line(path: &Path, mut print: impl FnMut(&[u8]) -> io::Result<()>) -> Exit {
+/// Gives each line of an agent's transcript to `print` until a line cannot be printed.
+fn each_line(
+    run: &RecordedRun,
+    id: &AgentId,
+    mut print: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Exit {
     let mut line = Vec::new();
-    let mut read = |input: &mut BufReader<File>| -> io::Result<Option<io::Result<()>>> {
+    let mut read = |input: &mut dyn BufRead| -> io::Result<Option<io::Result<()>>> {
         line.clear();
         Ok((disk::read_line(input, &mut line)? > 0).then(|| print(&line)))
     };
     let failed = |error: io::Error| {
-        complain(&format!("error: {}: {error}", path.display()));
+        complain(&format!("error: {}: {error}", run.transcript_place(id).display()));
         Exit::Failed
     };
-    let mut input = match disk::open(path) {
-        Ok(file) => BufReader::new(file),
+    let mut input = match run.transcript(id) {
+        Ok(input) => input,
         Err(error) => return failed(error),
     };
     loop {
-        match read(&mut input) {
+        match read(&mut *input) {
             Ok(Some(Ok(()))) => {}
             Ok(None) => return Exit::Done,
             Ok(Some(printed)) => return stream::said(printed),

@@ -1,21 +1,22 @@
 //! Opens a run that no process drives, for the verbs that write to it.
 
 use super::complain;
-use super::locate::Project;
+use super::locate::{Project, local};
 use super::{paint, refusal};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::journal::torn::{Cut, CutError};
 use crate::run::StoppedRun;
 
 /// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why
 /// and what to do.
-pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedRun, Exit> {
+pub(super) fn open(project: &Project, run: &RecordedRun, cut: Cut) -> Result<StoppedRun, Exit> {
+    let dir = local(run)?;
     let opened = paint::working("reading the journal", |progress| {
-        progress.set_total(size_of(dir));
+        progress.set_total(run.size());
         StoppedRun::open_watched(dir, cut, |bytes| progress.set_done(bytes))
     });
-    let stopped = opened.map_err(|error| refused(project, dir, cut, &error))?;
+    let stopped = opened.map_err(|error| refused(project, run, cut, &error))?;
     if let Some(kept) = stopped.kept() {
         let what = match cut {
             Cut::Torn => "the torn end of the journal, left by a crash, was cut",
@@ -37,19 +38,14 @@ pub(super) fn open(project: &Project, dir: &RunDir, cut: Cut) -> Result<StoppedR
     Ok(stopped)
 }
 
-/// Returns the size of the journal in bytes; 0 if it cannot be told.
-pub(super) fn size_of(dir: &RunDir) -> u64 {
-    std::fs::metadata(dir.journal()).map_or(0, |metadata| metadata.len())
-}
-
 /// Prints why a run cannot be opened, or not cut at the record that the user named.
-pub(super) fn refused(project: &Project, dir: &RunDir, cut: Cut, error: &CutError) -> Exit {
+pub(super) fn refused(project: &Project, run: &RecordedRun, cut: Cut, error: &CutError) -> Exit {
     let flags = project.flags();
     if let CutError::Journal(error) = error {
-        return refusal::refused(&flags, Some(dir), error);
+        return refusal::refused(&flags, Some(run), error);
     }
     complain(&format!("error: {error}"));
-    let run = refusal::name(dir);
+    let run = run.name();
     // A fork at a record of the sound part of the journal loses nothing.
     let (there, sound, exit) = match error {
         CutError::Beginning(_) => {

@@ -18,12 +18,10 @@ use super::{complain, refusal, runtime};
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
-use crate::journal::file::RunDir;
+use crate::journal::JournalError;
 use crate::journal::follow::Follower;
-use crate::journal::line::Position;
 use crate::journal::log_line::{line_of, lines_below};
-use crate::journal::reader::Reader;
-use crate::journal::{JournalError, walk};
+use crate::journal::source::{Cursor, RecordedRun};
 use crate::printable;
 use crate::report;
 
@@ -38,15 +36,15 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     if verb.follow && verb.run.is_none() {
         wait_for_a_run(project);
     }
-    let dir = match project.run(verb.run.as_deref()) {
-        Ok(dir) => dir,
+    let run = match project.run(verb.run.as_deref()) {
+        Ok(run) => run,
         Err(exit) => return exit,
     };
     let mut printer = Printer::for_tail(verb.json, Paint::of(Stream::Out), project.times.clone());
-    let after = match replay(&dir, &filter, verb.lines, &mut printer) {
+    let after = match replay(&run, &filter, verb.lines, &mut printer) {
         Ok(Some(after)) => after,
         Ok(None) => return printer.end(),
-        Err(error) => return refusal::refused(&project.flags(), Some(&dir), &error),
+        Err(error) => return refusal::refused(&project.flags(), Some(&run), &error),
     };
     if !verb.follow {
         return Exit::Done;
@@ -55,12 +53,12 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         Ok(runtime) => runtime.block_on(async {
             let deltas = async {
                 match verb.deltas {
-                    true => print_deltas(&dir, &filter).await,
+                    true => print_deltas(&run, &filter).await,
                     false => std::future::pending().await,
                 }
             };
             tokio::select! {
-                exit = follow(project, dir.clone(), &filter, after, &mut printer) => exit,
+                exit = follow(project, run.clone(), &filter, after, &mut printer) => exit,
                 () = deltas => Exit::Done,
             }
         }),
@@ -69,17 +67,17 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
 }
 
 /// Prints the texts of the models that the filter selects, until the future is dropped.
-async fn print_deltas(dir: &RunDir, filter: &Filter) {
+async fn print_deltas(run: &RecordedRun, filter: &Filter) {
     let deltas = Deltas::new(None, Paint::of(Stream::Out));
     let fits = |agent: &AgentId| {
         agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task)))
     };
-    deltas.follow(dir, fits).await;
+    deltas.follow(run, fits).await;
 }
 
 /// Waits until there is a run. Ctrl-C ends the program as usual.
 fn wait_for_a_run(project: &Project) {
-    let has_begun = || project.runs().iter().any(walk::has_begun);
+    let has_begun = || project.runs().iter().any(|run| run.has_begun());
     if has_begun() {
         return;
     }
@@ -100,19 +98,19 @@ fn failed(error: &dyn std::fmt::Display) -> Exit {
 /// Prints the records that are in the journal, or the last `lines` of them. Returns the position
 /// behind the last record read, or `None` if the reader of the output has gone away.
 fn replay(
-    dir: &RunDir,
+    run: &RecordedRun,
     filter: &Filter,
     lines: Option<usize>,
     printer: &mut Printer,
-) -> Result<Option<Position>, JournalError> {
-    match walk::first(dir) {
+) -> Result<Option<Cursor>, JournalError> {
+    match run.first() {
         // The run's first records are being written.
-        Err(JournalError::NeverBegan) if dir.is_live() => return Ok(Some(Position::START)),
+        Err(JournalError::NeverBegan) if run.is_live() => return Ok(Some(Cursor::START)),
         first => first?,
     };
-    let mut reader = Reader::open(&dir.journal())?;
+    let mut batches = run.batches(Cursor::START)?;
     let mut last = VecDeque::new();
-    while let Some(batch) = reader.next_batch()? {
+    while let Some(batch) = batches.next_batch()? {
         for record in batch {
             if !filter.wants(&record) || !printer.shows(&record) {
                 continue;
@@ -133,18 +131,18 @@ fn replay(
         }
     }
     let shown = last.iter().all(|record| printer.print(record));
-    Ok(shown.then(|| reader.position()))
+    Ok(shown.then(|| batches.cursor()))
 }
 
 async fn follow(
     project: &Project,
-    dir: RunDir,
+    run: RecordedRun,
     filter: &Filter,
-    after: Position,
+    after: Cursor,
     printer: &mut Printer,
 ) -> Exit {
-    let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&dir), error);
-    let mut follower = match Follower::open_at(dir.clone(), after) {
+    let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&run), error);
+    let mut follower = match Follower::open_at(run.clone(), after) {
         Ok(follower) => follower,
         Err(error) => return refused(&error),
     };

@@ -3,6 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use callsheet::RunDir;
+use callsheet::journal::held::HeldRun;
+use callsheet::journal::source::{Cursor, RunSource};
+use callsheet::report::evidence;
+use callsheet::run::fork_points::fork_points;
+
 use crate::support::desk::Desk;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/journals");
@@ -80,5 +86,42 @@ fn every_version_resumes_what_every_other_left() {
         assert_eq!(told(&over), before);
         let again = over.call(&["resume", "--retry-failed"]);
         assert_eq!(again.code, 8, "{}", again.err);
+    }
+}
+
+/// The batches of a run, put into memory.
+fn in_memory(run: &dyn RunSource) -> HeldRun {
+    let held = HeldRun::new(run.name());
+    let mut batches = run.batches(Cursor::START).expect("a journal");
+    while let Some(batch) = batches.next_batch().expect("a batch") {
+        held.add(batch);
+    }
+    held
+}
+
+#[test]
+fn what_readers_say_of_a_run_does_not_depend_on_where_it_is_kept() {
+    for version in versions() {
+        for name in ["ended.jsonl", "stopped.jsonl"] {
+            let desk = desk(&version.join(name));
+            let dir = RunDir::at(desk.path().join(".transcripts").join(ID));
+            let (disk, memory): (&dyn RunSource, &dyn RunSource) = (&dir, &in_memory(&dir));
+            let (mut seen, mut held) = (Vec::new(), Vec::new());
+            let (of_disk, read) = disk.fold(|record| seen.push(record.clone()));
+            read.expect("it is whole");
+            let (of_memory, read) = memory.fold(|record| held.push(record.clone()));
+            read.expect("it is whole");
+            assert!(seen.len() > 10 && seen == held, "{name}");
+            assert_eq!(of_disk, of_memory, "{name}");
+            assert_eq!(disk.state(|_| {}).0, memory.state(|_| {}).0, "{name}");
+            for agent in of_disk.agents().keys() {
+                let records = disk.agent_records(agent).expect("records");
+                assert_eq!(records, memory.agent_records(agent).expect("records"), "{agent}");
+            }
+            let evidence = |run| format!("{:?}", evidence::of_run(run));
+            assert_eq!(evidence(disk), evidence(memory), "{name}");
+            let points = |run| format!("{:?}", fork_points(run).expect("read"));
+            assert_eq!(points(disk), points(memory), "{name}");
+        }
     }
 }

@@ -57,7 +57,8 @@ use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
 use crate::journal::refusal::{Refusal, Why};
-use crate::journal::snapshot::{self, Snapshots};
+use crate::journal::snapshot::Snapshots;
+use crate::journal::source::RunSource;
 use crate::message::Json;
 use crate::model::Client;
 use crate::person::{Asker, Watcher};
@@ -210,7 +211,7 @@ impl Run {
         let opening = blocking(move || {
             if let Some(from) = &reuse {
                 from.refuse_unsafe()?;
-                let (state, read) = snapshot::fold(from, |_| {});
+                let (state, read) = (from as &dyn RunSource).state(|_| {});
                 read?;
                 created.earlier = state.reusable_results();
             }
@@ -335,7 +336,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow_new(&self) -> Result<Follower, JournalError> {
-        Follower::open_at(self.dir.clone(), self.began)
+        Follower::open_at(self.dir.clone(), self.began.into())
     }
 
     /// Waits for the end of the run, closes the journal, and returns how the run ended.

@@ -166,12 +166,16 @@ pub fn within(file: File, most: u64) -> io::Result<impl Read> {
 
 /// Appends the next line to `line`, with its end. Returns the number of its bytes, 0 at the end of the
 /// input. A line without an end for so long is an error: it would fill the memory.
-pub fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+pub fn read_line(input: &mut (impl BufRead + ?Sized), line: &mut Vec<u8>) -> io::Result<usize> {
     read_line_of(input, line, LONGEST_LINE)
 }
 
-fn read_line_of(input: &mut impl BufRead, line: &mut Vec<u8>, most: u64) -> io::Result<usize> {
-    let read = input.take(most).read_until(b'\n', line)?;
+fn read_line_of(
+    mut input: &mut (impl BufRead + ?Sized),
+    line: &mut Vec<u8>,
+    most: u64,
+) -> io::Result<usize> {
+    let read = (&mut input).take(most).read_until(b'\n', line)?;
     match read as u64 == most && !line.ends_with(b"\n") {
         true => {
             let reason = format!("a line is longer than {most} bytes, which no record is");

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::reading::{Checked, check, is_hash, open, read, whole_program, whole_text};
+pub use self::reading::{Checked, StoredResults, check, is_hash, read, whole_program, whole_text};
 pub use self::scratch::{Scratch, make_dir};
 pub use self::writing::StoreWriter;
 use crate::disk;

@@ -104,7 +104,7 @@ impl Source {
             complain(&format!("error: the run has no agent `{agent}`"));
             return Err(Exit::Failed);
         }
-        let path = dir.transcript(&agent);
+        let path = dir.transcript_place(&agent);
         let source = Self::of(name, conversation(&path, history, progress), billed)?;
         Ok(Self { sub_agents: files::sub_agents_of(&path).into(), ..source })
     }

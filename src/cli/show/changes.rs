@@ -7,14 +7,14 @@ use crate::cli::rows::folded;
 use crate::cli::stream::Stream;
 use crate::cli::{complain, evidence, say, say_json};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::output::Stored;
 use crate::report::for_others::INCOMPLETE;
 use crate::store;
 
 /// Prints the changes of the whole run.
-pub(super) fn show(dir: &RunDir, as_json: bool) -> Exit {
-    let evidence = evidence::read(dir);
+pub(super) fn show(run: &RecordedRun, as_json: bool) -> Exit {
+    let evidence = evidence::read(run);
     let changes = evidence.for_others();
     if as_json {
         return say_json(&format!("{}\n", json!(changes)));
@@ -25,7 +25,7 @@ pub(super) fn show(dir: &RunDir, as_json: bool) -> Exit {
     if changes.is_empty() {
         complain("note: the run changed no file that is known to be run by other programs");
     }
-    let text = |stored: &Stored| String::from_utf8(store::read(&dir.results(), stored).ok()?).ok();
+    let text = |stored: &Stored| String::from_utf8(store::read(run, stored).ok()?).ok();
     let differences: String = changes.iter().map(|change| change.difference(text)).collect();
     // Contents of files: a line of one must not wrap into a row without its sign.
     say(&folded(&differences, Stream::Out))

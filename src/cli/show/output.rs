@@ -4,14 +4,19 @@ use super::{copy_stored, tasks};
 use crate::cli::locate::{Project, Selector, agents};
 use crate::cli::{complain, stream};
 use crate::exit::Exit;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::output::Output;
 use crate::run_state::{RunState, TaskStatus};
 use crate::store;
 use crate::turn::Outcome;
 
 /// Prints the outputs of the parts that the selector names. A part without an output is an error.
-pub(super) fn show(project: &Project, dir: &RunDir, state: &RunState, part: &Selector) -> Exit {
+pub(super) fn show(
+    project: &Project,
+    run: &RecordedRun,
+    state: &RunState,
+    part: &Selector,
+) -> Exit {
     let found: Result<Vec<(String, Option<&Output>)>, Exit> = match part {
         Selector::Run => {
             complain("error: a task or an agent is needed: RUN/TASK or RUN/@AGENT");
@@ -38,7 +43,7 @@ pub(super) fn show(project: &Project, dir: &RunDir, state: &RunState, part: &Sel
             return Exit::Failed;
         };
         let exit = match &output.stored {
-            Some(stored) => copy_stored(project, dir, &stored.hash),
+            Some(stored) => copy_stored(project, run, &stored.hash),
             None => stream::said(stream::copy(&mut output.text.as_bytes())),
         };
         if exit != Exit::Done {
@@ -49,8 +54,8 @@ pub(super) fn show(project: &Project, dir: &RunDir, state: &RunState, part: &Sel
 }
 
 /// Returns the text that the latest attempt of a task had made by its failure, if there is one.
-pub(super) fn partial(dir: &RunDir, state: &RunState, task: &TaskStatus) -> Option<String> {
-    store::whole_text(&dir.results(), of_task(state, task)?).ok()
+pub(super) fn partial(run: &RecordedRun, state: &RunState, task: &TaskStatus) -> Option<String> {
+    store::whole_text(run, of_task(state, task)?).ok()
 }
 
 fn of_task<'a>(state: &'a RunState, task: &'a TaskStatus) -> Option<&'a Output> {

@@ -11,14 +11,19 @@ use crate::context::laboratory::explain::RecordedEdit;
 use crate::context::view::{Slot, Standing};
 use crate::exit::Exit;
 use crate::id::AgentId;
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::message::Json;
 use crate::printable;
 use crate::report::next_request::{NextRequest, edit_json};
 
-pub(super) fn show(project: &locate::Project, dir: &RunDir, id: &AgentId, as_json: bool) -> Exit {
-    match project.view(dir, id) {
+pub(super) fn show(
+    project: &locate::Project,
+    run: &RecordedRun,
+    id: &AgentId,
+    as_json: bool,
+) -> Exit {
+    match project.view(run, id) {
         Ok(next) if as_json => say_json(&json(id, &next)),
         Ok(next) => say(&folded(&text(id, &next), Stream::Out)),
         Err(exit) => exit,

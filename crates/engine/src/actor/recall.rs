@@ -19,7 +19,7 @@ use crate::journal::results;
 use crate::journal::transcript::Transcript;
 use crate::own_tool;
 use crate::redaction::Secrets;
-use crate::store::{self, StoreError};
+use crate::store::{self, StoreError, StoredResults};
 use crate::tool::{ToolError, ToolOutput};
 
 /// Bytes of a stored result that are read at once: 64 KiB.
@@ -126,7 +126,7 @@ async fn stored_result(
     }
     let (services, hash, offset) = (context.services.clone(), hash.clone(), query.offset);
     let page = off_the_runtime(move || {
-        let result = store::open(services.store.results_dir(), &hash);
+        let result = services.store.results_dir().open(&hash);
         Ok(result.and_then(|result| stored_page(result, offset, &services.secrets)))
     });
     page.await.map(Some)
@@ -197,7 +197,7 @@ mod tests {
         );
         let hash = blake3::hash(&bytes).to_hex();
         std::fs::write(dir.path().join(hash.as_str()), &bytes).unwrap();
-        let open = || store::open(dir.path(), &hash).unwrap();
+        let open = || dir.path().open(&hash).unwrap();
         let mut whole = String::from_utf8_lossy(&bytes).into_owned();
         secrets.redact(&mut whole);
         let (mut joined, mut offset) = (String::new(), 0);

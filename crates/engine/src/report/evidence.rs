@@ -17,9 +17,7 @@ use super::for_others::{self, ForOthers};
 use crate::event::{Event, Record};
 use crate::id::{AgentId, CallKey, Name};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::walk;
+use crate::journal::source::{Cursor, Label, RunSource};
 use crate::message::Json;
 use crate::output::Output;
 use crate::run_state::{Verdict, verdict_of};
@@ -452,12 +450,12 @@ fn shortened(text: &str) -> String {
 
 /// Reads the evidence of a run from its journal, as far as that can be read, and the error that
 /// stopped the read, if any. Blocks.
-pub fn of_run(dir: &RunDir) -> (Evidence, Result<(), JournalError>) {
+pub fn of_run(run: &dyn RunSource) -> (Evidence, Result<(), JournalError>) {
     let mut fold = EvidenceFold::default();
     let mut read = || -> Result<(), JournalError> {
-        let mut reader = walk::open(dir, Position::START)?;
-        let wanted = |kind: &str| EvidenceFold::TYPES.contains(&kind);
-        while let Some(records) = reader.next_batch_of(|line| wanted(&line.kind))? {
+        let mut batches = run.batches(Cursor::START)?;
+        let wanted = |label: Label<'_>| EvidenceFold::TYPES.contains(&label.kind);
+        while let Some(records) = batches.next_of(&wanted)? {
             records.iter().for_each(|record| fold.apply(record));
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
-use crate::journal::file::RunDir;
+use crate::journal::source::RunSource;
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::trust::proof::Key;
@@ -41,32 +41,41 @@ struct Proven {
 }
 
 /// Returns the proof of an answer. It holds in one run: a fork has the same questions.
-fn proof(dir: &RunDir, left: &LeftAnswer, key: &Key) -> io::Result<blake3::Hash> {
-    let run = dir.path().file_name().unwrap_or_default().to_string_lossy();
-    Ok(key.proof(&run, &serde_json::to_vec(left)?))
+fn proof(run: &dyn RunSource, left: &LeftAnswer, key: &Key) -> io::Result<blake3::Hash> {
+    Ok(key.proof(&run.name(), &serde_json::to_vec(left)?))
+}
+
+/// Returns the folder of the answers that were left.
+fn folder(run: &dyn RunSource) -> io::Result<PathBuf> {
+    let elsewhere = || io::Error::other("the run is on another machine");
+    Ok(run.local().ok_or_else(elsewhere)?.answers())
 }
 
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
 /// then that one stays. When this returns, the answer survives a power cut. The caller has looked at the
-/// directory ([`RunDir::refuse_unsafe`]).
+/// directory (`RunDir::refuse_unsafe`).
 ///
 /// # Errors
 /// Returns an error if the file or the key that proves it cannot be made.
-pub fn leave(dir: &RunDir, left: &LeftAnswer, store: &Store) -> io::Result<Option<LeftAnswer>> {
-    let folder = dir.answers();
+pub fn leave(
+    run: &dyn RunSource,
+    left: &LeftAnswer,
+    store: &Store,
+) -> io::Result<Option<LeftAnswer>> {
+    let folder = folder(run)?;
     match DirBuilder::new().mode(0o700).create(&folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         Err(_) => {}
-        Ok(()) => disk::sync(&File::open(dir.path())?)?,
+        Ok(()) => disk::sync(&File::open(run.place())?)?,
     }
     let key = store.make_key().map_err(io::Error::other)?;
-    let path = file(dir, &left.answer.id)?;
-    let before = read(dir, &path, Some(&key));
+    let path = file(run, &left.answer.id)?;
+    let before = read(run, &path, Some(&key));
     if before.is_err_and(|reason| reason.kind() != ErrorKind::NotFound) {
         // Nobody takes it up, so it must not keep a person from answering.
         fs::remove_file(&path)?;
     }
-    let proof = proof(dir, left, &key)?.to_hex().to_string();
+    let proof = proof(run, left, &key)?.to_hex().to_string();
     let text = serde_json::to_string(&Proven { left: left.clone(), proof })?;
     // A process of this number may have left it half-written and is gone.
     let written = path.with_extension(format!("{}.new", std::process::id()));
@@ -82,7 +91,7 @@ pub fn leave(dir: &RunDir, left: &LeftAnswer, store: &Store) -> io::Result<Optio
             Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            read(dir, &path, Some(&key)).map(Some)
+            read(run, &path, Some(&key)).map(Some)
         }
         Err(error) => Err(error),
     }
@@ -90,16 +99,16 @@ pub fn leave(dir: &RunDir, left: &LeftAnswer, store: &Store) -> io::Result<Optio
 
 /// Returns the answer that was left for a question, if there is one.
 #[must_use]
-pub fn left_for(dir: &RunDir, id: &str, store: &Store) -> Option<LeftAnswer> {
-    read(dir, &file(dir, id).ok()?, store.key().ok()?.as_ref()).ok()
+pub fn left_for(run: &dyn RunSource, id: &str, store: &Store) -> Option<LeftAnswer> {
+    read(run, &file(run, id).ok()?, store.key().ok()?.as_ref()).ok()
 }
 
 /// Removes the answer that was left for a question.
 ///
 /// # Errors
 /// Returns an error if the file is there and cannot be removed.
-pub fn remove(dir: &RunDir, id: &str) -> io::Result<()> {
-    match fs::remove_file(file(dir, id)?) {
+pub fn remove(run: &dyn RunSource, id: &str) -> io::Result<()> {
+    match fs::remove_file(file(run, id)?) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -107,12 +116,12 @@ pub fn remove(dir: &RunDir, id: &str) -> io::Result<()> {
 
 /// Returns the answers that were left for the open questions of a run, and removes those that
 /// nobody waits for any more. The caller holds the run.
-pub(super) fn take_up(dir: &RunDir, state: &RunState, store: &Store) -> Vec<PersonsAnswer> {
+pub(super) fn take_up(run: &dyn RunSource, state: &RunState, store: &Store) -> Vec<PersonsAnswer> {
     let key = store.key().unwrap_or_else(|error| {
         tracing::warn!("answers that were left are not taken up: {error}");
         None
     });
-    let entries = fs::read_dir(dir.answers()).into_iter().flatten().flatten();
+    let entries = folder(run).and_then(fs::read_dir).into_iter().flatten().flatten();
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.path();
@@ -127,7 +136,7 @@ pub(super) fn take_up(dir: &RunDir, state: &RunState, store: &Store) -> Vec<Pers
             let _ = fs::remove_file(&path);
             continue;
         }
-        match read(dir, &path, key.as_ref()) {
+        match read(run, &path, key.as_ref()) {
             Ok(left) if left.answer.id == id => found.push(left),
             Ok(_) => tracing::warn!(file = %path.display(), "it answers another question"),
             Err(error) => {
@@ -139,20 +148,20 @@ pub(super) fn take_up(dir: &RunDir, state: &RunState, store: &Store) -> Vec<Pers
     found.into_iter().map(|left| left.answer).collect()
 }
 
-fn file(dir: &RunDir, id: &str) -> io::Result<PathBuf> {
+fn file(run: &dyn RunSource, id: &str) -> io::Result<PathBuf> {
     let is_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     match is_id {
-        true => Ok(dir.answers().join(format!("{id}.json"))),
+        true => Ok(folder(run)?.join(format!("{id}.json"))),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "not the id of a question")),
     }
 }
 
 /// Reads an answer that was left. One without a proof of this user is none.
-fn read(dir: &RunDir, path: &Path, key: Option<&Key>) -> io::Result<LeftAnswer> {
+fn read(run: &dyn RunSource, path: &Path, key: Option<&Key>) -> io::Result<LeftAnswer> {
     let mut text = String::new();
     disk::open(path)?.take(MOST_BYTES).read_to_string(&mut text)?;
     let Proven { left, proof: given } = serde_json::from_str(&text)?;
-    let made = key.map(|key| proof(dir, &left, key)).transpose()?;
+    let made = key.map(|key| proof(run, &left, key)).transpose()?;
     // Hashes compare in constant time.
     match blake3::Hash::from_hex(given).is_ok_and(|given| made == Some(given)) {
         true => Ok(left),
@@ -166,6 +175,7 @@ fn read(dir: &RunDir, path: &Path, key: Option<&Key>) -> io::Result<LeftAnswer> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::file::RunDir;
 
     #[test]
     fn the_first_answer_stays() {

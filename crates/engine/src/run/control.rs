@@ -28,6 +28,7 @@ use super::Remote;
 use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
 use crate::journal::file::RunDir;
+use crate::journal::source::RunSource;
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{PersonsAnswer, Verdict};
 
@@ -135,8 +136,8 @@ impl Listener {
         remote: Remote,
         deltas: Arc<DeltaFeed>,
     ) -> io::Result<Self> {
-        place::remove_former(dir);
-        let (folder, socket) = (Folder::own(written)?, place::socket_name(dir)?);
+        place::remove_former(dir.path());
+        let (folder, socket) = (Folder::own(written)?, place::socket_name(dir.path())?);
         // An earlier owner may have left its socket. It is gone: this process has the run's lock.
         folder.remove(&socket)?;
         let listener = UnixListener::bind(folder.address(&socket))?;
@@ -283,15 +284,15 @@ async fn perform(remote: &Remote, request: Request) -> bool {
 ///
 /// # Errors
 /// Returns an error if no process listens, or if the answer does not come within 10 seconds.
-pub fn ask(dir: &RunDir, request: &Request) -> io::Result<Answer> {
-    ask_within(dir, request, ANSWER_WITHIN)
+pub fn ask(run: &dyn RunSource, request: &Request) -> io::Result<Answer> {
+    ask_within(run, request, ANSWER_WITHIN)
 }
 
 /// Returns with what the process that drives a run is busy, if it is for longer than a second; also if it
 /// does not even say so.
 #[must_use]
-pub fn busy(dir: &RunDir) -> Option<String> {
-    match ask_within(dir, &Request::Pulse, PULSE_WITHIN) {
+pub fn busy(run: &dyn RunSource) -> Option<String> {
+    match ask_within(run, &Request::Pulse, PULSE_WITHIN) {
         Ok(answer) => answer.busy,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Some(error.to_string()),
         // A process of an earlier version, or one that begins or ends.
@@ -299,8 +300,8 @@ pub fn busy(dir: &RunDir) -> Option<String> {
     }
 }
 
-fn ask_within(dir: &RunDir, request: &Request, within: Duration) -> io::Result<Answer> {
-    let mut stream = connect(dir)?;
+fn ask_within(run: &dyn RunSource, request: &Request, within: Duration) -> io::Result<Answer> {
+    let mut stream = connect(run)?;
     stream.set_read_timeout(Some(within))?;
     let mut text = serde_json::to_string(request)?;
     text.push('\n');
@@ -320,7 +321,9 @@ fn ask_within(dir: &RunDir, request: &Request, within: Duration) -> io::Result<A
 }
 
 /// Connects to the socket of a run, in whichever folder it is.
-fn connect(dir: &RunDir) -> io::Result<net::UnixStream> {
+fn connect(run: &dyn RunSource) -> io::Result<net::UnixStream> {
+    let elsewhere = || io::Error::other("the run is on another machine");
+    let dir = run.local().ok_or_else(elsewhere)?.path();
     let socket = place::socket_name(dir)?;
     let is_dead = |error: &io::Error| {
         [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind())
@@ -347,8 +350,8 @@ impl DeltaStream {
     ///
     /// # Errors
     /// Returns an error if no process drives the run, or if it refuses.
-    pub async fn open(dir: &RunDir) -> io::Result<Self> {
-        let stream = connect(dir)?;
+    pub async fn open(run: &dyn RunSource) -> io::Result<Self> {
+        let stream = connect(run)?;
         stream.set_nonblocking(true)?;
         let mut stream = UnixStream::from_std(stream)?;
         let mut request = serde_json::to_string(&Request::Deltas)?;

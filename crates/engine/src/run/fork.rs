@@ -9,12 +9,13 @@ use super::opening::StoppedRun;
 use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
 use crate::disk;
-use crate::event::{Draft, Event, Forked, RunCreated};
+use crate::event::{Draft, Event, Forked, RunCreated, SharedRecord};
 use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
+use crate::journal::source::RunSource;
 use crate::journal::torn::{Cut, CutError};
-use crate::journal::{JournalError, copy, results, walk};
+use crate::journal::{JournalError, copy, results};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
@@ -111,11 +112,16 @@ fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), J
 fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
     let mut created = None;
     let end = copy::end_of(from, seq)?;
-    let (state, read) = walk::fold(from, end, |record| {
+    let each = |record: &SharedRecord| {
         if let (None, Event::RunCreated(first)) = (&created, &record.event) {
             created = Some(first.clone());
         }
-    });
+    };
+    let run: &dyn RunSource = from;
+    let (state, read) = match end {
+        Some(end) => run.fold_to(end.into(), each),
+        None => run.fold(each),
+    };
     read?;
     match (end, created) {
         _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),

@@ -8,9 +8,7 @@ use std::collections::{HashMap, HashSet};
 use crate::event::{Event, Record, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::walk;
+use crate::journal::source::{Cursor, RunSource};
 use crate::own_tool::OwnTool;
 use crate::turn::{Outcome, Program};
 
@@ -42,9 +40,9 @@ pub struct ForkPoint {
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read.
-pub fn fork_points(dir: &RunDir) -> Result<Vec<ForkPoint>, JournalError> {
+pub fn fork_points(run: &dyn RunSource) -> Result<Vec<ForkPoint>, JournalError> {
     let (mut points, mut turns) = (Vec::<ForkPoint>::new(), HashMap::new());
-    each_batch(dir, |records| {
+    each_batch(run, |records| {
         // Batches are shared whole, so a fork begins behind the last record of one.
         let Some(last) = records.last().map(|record| record.seq) else { return };
         for record in records {
@@ -67,9 +65,9 @@ pub fn fork_points(dir: &RunDir) -> Result<Vec<ForkPoint>, JournalError> {
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read.
-pub fn before_failure(dir: &RunDir, task: &Name) -> Result<Option<u64>, JournalError> {
+pub fn before_failure(run: &dyn RunSource, task: &Name) -> Result<Option<u64>, JournalError> {
     let (mut good, mut failed, mut commands) = (HashMap::new(), None, HashSet::new());
-    each_batch(dir, |records| {
+    each_batch(run, |records| {
         let Some(last) = records.last().map(|record| record.seq) else { return };
         for record in records.iter().filter(|record| record.task.as_ref() == Some(task)) {
             let agent = record.agent.as_ref();
@@ -114,9 +112,12 @@ fn point_of(record: &Record) -> Option<(Name, ForkEvent)> {
     Some((task, event))
 }
 
-fn each_batch(dir: &RunDir, mut each: impl FnMut(&[SharedRecord])) -> Result<(), JournalError> {
-    let mut reader = walk::open(dir, Position::START)?;
-    while let Some(records) = reader.next_batch()? {
+fn each_batch(
+    run: &dyn RunSource,
+    mut each: impl FnMut(&[SharedRecord]),
+) -> Result<(), JournalError> {
+    let mut batches = run.batches(Cursor::START)?;
+    while let Some(records) = batches.next_batch()? {
         each(&records);
     }
     Ok(())

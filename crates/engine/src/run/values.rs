@@ -11,6 +11,7 @@ use super::StartError;
 use crate::id::Name;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
+use crate::journal::source::RunSource;
 use crate::run_state::RunState;
 use crate::spec::{OutputFormat, TaskSpec};
 use crate::store::{self, Store};
@@ -22,7 +23,7 @@ use crate::store::{self, Store};
 /// Returns an error if a stored output is not what was recorded, or if an output does not have the
 /// format that its task has now.
 pub fn of_ended(
-    dir: &RunDir,
+    run: &dyn RunSource,
     state: &RunState,
     tasks: &[TaskSpec],
     grows: bool,
@@ -36,7 +37,7 @@ pub fn of_ended(
     let mut read = |name: &Name, format: OutputFormat| {
         let status = state.task(name).filter(|status| status.state.is_end());
         let Some(output) = status.and_then(|status| status.output.as_ref()) else { return Ok(()) };
-        let text = store::whole_text(&dir.results(), output).map_err(JournalError::from)?;
+        let text = store::whole_text(run, output).map_err(JournalError::from)?;
         let value = format.parse(&text).map_err(|failure| StartError::Output {
             task: name.clone(),
             reason: failure.message,

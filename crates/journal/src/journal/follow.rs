@@ -1,17 +1,13 @@
 //! Follows a journal that is still growing, from any process.
 //!
-//! New records are noticed by the file's size and modification time. The lock of the run tells if a
-//! process still writes it.
+//! Looks again and again, with growing pauses. The run tells if a process still writes it.
 
 use std::collections::VecDeque;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::event::{Event, SharedRecord};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::reader::Reader;
-use crate::journal::refusal::{Refusal, Why};
+use crate::journal::source::{Batches, Cursor, RecordedRun};
 
 /// The first pause at the end of the file: short enough to feel immediate.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -38,14 +34,12 @@ const LONGEST: Duration = Duration::from_millis(200);
 /// ```
 #[derive(Debug)]
 pub struct Follower {
-    dir: RunDir,
-    reader: Reader,
+    run: RecordedRun,
+    batches: Box<dyn Batches>,
     ready: VecDeque<SharedRecord>,
     /// The state of the run according to the last record read.
     phase: Phase,
     pause: Duration,
-    /// Size and modification time of the file when the last read found no whole batch.
-    looked_at: Option<(u64, SystemTime)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,24 +54,24 @@ impl Follower {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be opened.
-    pub fn new(dir: RunDir) -> Result<Self, JournalError> {
-        Self::open_at(dir, Position::START)
+    pub fn new(run: impl Into<RecordedRun>) -> Result<Self, JournalError> {
+        Self::open_at(run, Cursor::START)
     }
 
     /// Follows a run from the end of a batch.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be opened.
-    pub fn open_at(dir: RunDir, at: Position) -> Result<Self, JournalError> {
-        let reader = Reader::open_at(&dir.journal(), at)?;
+    pub fn open_at(run: impl Into<RecordedRun>, at: Cursor) -> Result<Self, JournalError> {
+        let run = run.into();
+        let batches = run.batches(at)?;
         Ok(Self {
-            dir,
-            reader,
+            run,
+            batches,
             ready: VecDeque::new(),
             // Who has read everything so far may have read the end: its lock is checked at once.
-            phase: if at == Position::START { Phase::Running } else { Phase::Paused },
+            phase: if at == Cursor::START { Phase::Running } else { Phase::Paused },
             pause: SHORTEST,
-            looked_at: None,
         })
     }
 
@@ -113,23 +107,9 @@ impl Follower {
         Ok(self.ready.pop_front())
     }
 
-    /// Reads the next batch into `ready`. Skips the read if the file is unchanged since the last
-    /// read found none. Returns false if there is no new batch.
+    /// Reads the next batch into `ready`. Returns false if there is no new batch.
     fn read(&mut self) -> Result<bool, JournalError> {
-        let io = JournalError::read;
-        let file = self.reader.file().metadata().map_err(io)?;
-        let looks = (file.len(), file.modified().map_err(io)?);
-        let at = self.reader.position();
-        if file.len() == at.offset || self.looked_at == Some(looks) {
-            return Ok(false);
-        }
-        if file.len() < at.offset {
-            return Err(Refusal::at(at, Why::Gone).into());
-        }
-        let Some(records) = self.reader.next_batch()? else {
-            self.looked_at = Some(looks);
-            return Ok(false);
-        };
+        let Some(records) = self.batches.next_batch()? else { return Ok(false) };
         for record in &records {
             self.phase = match record.event {
                 Event::RunCompleted(_) => Phase::Completed,
@@ -139,7 +119,6 @@ impl Follower {
         }
         self.ready.extend(records);
         self.pause = SHORTEST;
-        self.looked_at = None;
         Ok(true)
     }
 
@@ -153,7 +132,7 @@ impl Follower {
             Phase::Running if self.pause < LONGEST => return Ok(false),
             Phase::Running | Phase::Paused => {}
         }
-        Ok(!self.dir.is_live() && !self.read()?)
+        Ok(!self.run.is_live() && !self.read()?)
     }
 }
 
@@ -163,6 +142,8 @@ mod tests {
 
     use super::*;
     use crate::event::{Draft, RunPaused};
+    use crate::journal::file::RunDir;
+    use crate::journal::line::Position;
     use crate::journal::testing::turn;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -225,10 +225,19 @@ impl Reader {
         let Some(records) = self.next_batch()? else { return Ok(false) };
         match fold(before, &records) {
             Ok(()) => Ok(true),
-            Err(Objection { seq: line, why }) => {
-                let offset = self.offset_of(before, line).map_err(JournalError::read)?;
-                Err(Refusal { offset, line, why }.into())
-            }
+            Err(objection) => Err(self.objected(before, objection)),
+        }
+    }
+
+    /// Returns the error for a record of the batch that begins at `batch`.
+    pub(in crate::journal) fn objected(
+        &mut self,
+        batch: Position,
+        Objection { seq: line, why }: Objection,
+    ) -> JournalError {
+        match self.offset_of(batch, line) {
+            Ok(offset) => Refusal { offset, line, why }.into(),
+            Err(error) => JournalError::read(error),
         }
     }
 

@@ -18,7 +18,7 @@ use crate::journal::line::Position;
 use crate::journal::walk;
 use crate::output::{Stored, Text};
 use crate::spec::run_by_others::ChangedForOthers;
-use crate::store::{self, StoreError};
+use crate::store::{self, StoreError, StoredResults};
 use crate::turn::{AgentSpawned, Outcome};
 
 /// Returns true if the run has a folder of stored results. Blocks.
@@ -31,7 +31,7 @@ pub fn has_folder(dir: &RunDir) -> Result<bool, JournalError> {
         return Ok(true);
     }
     match first(dir, |_| true)? {
-        Some((hash, _)) => Ok(store::open(&dir.results(), &hash).map(|_| true)?),
+        Some((hash, _)) => Ok(dir.results().open(&hash).map(|_| true)?),
         None => Ok(false),
     }
 }
@@ -90,12 +90,12 @@ fn first(
 ///
 /// # Errors
 /// Returns an error if a stored text is missing or damaged.
-pub fn whole<'a>(
-    folder: &Path,
+pub fn whole<'a, R: StoredResults + ?Sized>(
+    results: &R,
     record: &'a SharedRecord,
 ) -> Result<Cow<'a, SharedRecord>, StoreError> {
     let Event::AgentSpawned(spawned) = &record.event else { return Ok(Cow::Borrowed(record)) };
-    let Some(program) = store::whole_program(folder, &spawned.program)? else {
+    let Some(program) = store::whole_program(results, &spawned.program)? else {
         return Ok(Cow::Borrowed(record));
     };
     let event = AgentSpawned { program, ..spawned.clone() }.into();

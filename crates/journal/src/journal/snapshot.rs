@@ -22,12 +22,11 @@ use serde_json::value::RawValue;
 use crate::crash::{self, Point};
 use crate::disk;
 use crate::event::SharedRecord;
+use crate::journal::Observer;
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Position};
 use crate::journal::projection::{Files, Projection};
 use crate::journal::track::Tracker;
-use crate::journal::{JournalError, Observer, walk};
-use crate::run_state::RunState;
 
 /// The least growth of a journal between two snapshots: 8 MiB, which are read in a moment.
 const LEAST_GROWTH: u64 = 8 << 20;
@@ -75,21 +74,6 @@ pub fn newest(dir: &RunDir) -> Option<Snapshot> {
         tracing::debug!(run = %dir.path().display(), "no snapshot: the journal is read whole");
     }
     found
-}
-
-/// Returns the state of a run, read from the newest snapshot on, and the error that stopped the
-/// read, if any. `each` receives the records after the snapshot.
-pub fn fold(
-    dir: &RunDir,
-    mut each: impl FnMut(&SharedRecord),
-) -> (RunState, Result<(), JournalError>) {
-    if let Some(Snapshot { at, tracker, .. }) = newest(dir)
-        && let (state, Ok(())) = walk::fold_on(dir, at, tracker.into_state(), None, &mut each)
-    {
-        return (state, Ok(()));
-    }
-    // The fault may be in the snapshot or in the journal: reading the whole journal decides.
-    walk::fold(dir, None, each)
 }
 
 /// Removes all snapshots, because the journal was cut before them.

@@ -1,4 +1,4 @@
-//! Walks over a run's journal from a place to its end: the one way in which all readers fold it.
+//! Walks over the journal of a run directory from a place to its end, for those who drive, cut or copy it.
 //!
 //! Owns the error for a journal without a record. Never writes, and needs no lock.
 
@@ -66,25 +66,6 @@ fn fold_first(
     }
 }
 
-/// Returns the first batch of a run, which holds its creation.
-///
-/// # Errors
-/// Returns an error if there is no first batch, or if it cannot be read.
-pub fn first(dir: &RunDir) -> Result<Vec<SharedRecord>, JournalError> {
-    let mut first = Vec::new();
-    fold_next(dir, &mut open(dir, Position::START)?, |_, records| {
-        first = records.to_vec();
-        Ok(())
-    })?;
-    Ok(first)
-}
-
-/// Returns true if a run has a first batch, or had one that was lost.
-#[must_use]
-pub fn has_begun(dir: &RunDir) -> bool {
-    !matches!(first(dir), Err(JournalError::NeverBegan))
-}
-
 /// Gives every whole batch from `from` on to `fold`, each with the position at which it begins: the
 /// batches before `end`, or all of them. Returns the position behind the last one.
 ///
@@ -106,35 +87,6 @@ pub fn walk(
     }
 }
 
-/// Returns the state of a run, folded up to the position `end` or as far as the journal can be
-/// read, and the error that stopped the fold, if any. `each` receives every record.
-pub fn fold(
-    dir: &RunDir,
-    end: Option<Position>,
-    each: impl FnMut(&SharedRecord),
-) -> (RunState, Result<(), JournalError>) {
-    fold_on(dir, Position::START, RunState::default(), end, each)
-}
-
-/// Does the same as [`fold`] from the position `from`, at which the folded state was `state`.
-pub fn fold_on(
-    dir: &RunDir,
-    from: Position,
-    mut state: RunState,
-    end: Option<Position>,
-    mut each: impl FnMut(&SharedRecord),
-) -> (RunState, Result<(), JournalError>) {
-    let walked = walk(dir, from, end, |_, records| {
-        records.iter().try_for_each(|record| {
-            state.apply(record)?;
-            each(record);
-            Ok(())
-        })
-    });
-    let read = walked.and_then(|_| created(&state).map(drop));
-    (state, read)
-}
-
 /// Returns the creation of the run with this folded state.
 ///
 /// # Errors
@@ -145,7 +97,7 @@ pub fn created(state: &RunState) -> Result<&RunCreated, JournalError> {
 }
 
 /// Decides if a journal without a record was lost or never began.
-fn without_record(dir: &RunDir) -> JournalError {
+pub(in crate::journal) fn without_record(dir: &RunDir) -> JournalError {
     // These folders are created empty, and filled only after the first record.
     let mut folders = vec![dir.agents(), dir.spool(), dir.snapshots()];
     if !dir.journal().exists() {
@@ -164,6 +116,7 @@ fn without_record(dir: &RunDir) -> JournalError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::source::RunSource;
     use crate::journal::testing::turn;
 
     #[tokio::test]
@@ -172,7 +125,8 @@ mod tests {
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
         let mut reader = open(&dir, Position::START).unwrap();
-        assert_eq!(first(&dir), Err(JournalError::NeverBegan));
+        let run: &dyn RunSource = &dir;
+        assert_eq!(run.first(), Err(JournalError::NeverBegan));
         assert!(!reader.fold_batch(|_, _| Ok(())).unwrap());
         // Both come before the folders are looked at.
         let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
@@ -187,6 +141,6 @@ mod tests {
         assert_eq!(fold_first(&dir, &mut reader, each), Ok(true));
         assert_eq!(seen, 1);
         fs::write(dir.journal(), "").unwrap();
-        assert_eq!(first(&dir), Err(JournalError::Lost { folder: dir.agents() }));
+        assert_eq!(run.first(), Err(JournalError::Lost { folder: dir.agents() }));
     }
 }

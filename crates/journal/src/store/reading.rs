@@ -2,9 +2,10 @@
 //!
 //! Owns the comparison of a content with the hash in its file name.
 
-use std::fs::File;
+use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{MAX_STORED_BYTES, StoreError};
 use crate::disk;
@@ -18,19 +19,42 @@ pub fn is_hash(text: &str) -> bool {
     text.len() == blake3::OUT_LEN * 2 && text.bytes().all(is_hex)
 }
 
-/// Opens the stored result with this hash in a folder of results.
-///
-/// # Errors
-/// Returns an error if the text is not a hash, or if the result is not there or cannot be opened.
-pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
-    if !is_hash(hash) {
-        let reason = format!("{hash:?} is not a hash");
-        return Err(StoreError { path: folder.to_owned(), reason });
+/// The stored results of a run, which are read by their hash.
+pub trait StoredResults {
+    /// Opens the stored result with this hash.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not a hash, or if the result is not there or cannot be opened.
+    fn open(&self, hash: &str) -> Result<Checked, StoreError>;
+}
+
+/// A folder of results, each a file with its hash for a name.
+impl StoredResults for Path {
+    fn open(&self, hash: &str) -> Result<Checked, StoreError> {
+        if !is_hash(hash) {
+            let reason = format!("{hash:?} is not a hash");
+            return Err(StoreError { path: self.to_owned(), reason });
+        }
+        let path = self.join(hash);
+        match disk::open(&path) {
+            Ok(file) => {
+                let length = file.metadata().map_or(0, |metadata| metadata.len());
+                Ok(Checked::new(path, length, Box::new(file)))
+            }
+            Err(error) => Err(unreadable(path, &error)),
+        }
     }
-    let path = folder.join(hash);
-    match disk::open(&path) {
-        Ok(file) => Ok(Checked { file, path, hasher: blake3::Hasher::new() }),
-        Err(error) => Err(unreadable(path, &error)),
+}
+
+impl StoredResults for PathBuf {
+    fn open(&self, hash: &str) -> Result<Checked, StoreError> {
+        self.as_path().open(hash)
+    }
+}
+
+impl<R: StoredResults + ?Sized> StoredResults for Arc<R> {
+    fn open(&self, hash: &str) -> Result<Checked, StoreError> {
+        (**self).open(hash)
     }
 }
 
@@ -38,17 +62,20 @@ pub fn open(folder: &Path, hash: &str) -> Result<Checked, StoreError> {
 ///
 /// # Errors
 /// Returns an error if the result is not there, cannot be read, or is not what was stored.
-pub fn check(folder: &Path, hash: &str) -> Result<(), StoreError> {
-    open(folder, hash)?.finish()
+pub fn check<R: StoredResults + ?Sized>(results: &R, hash: &str) -> Result<(), StoreError> {
+    results.open(hash)?.finish()
 }
 
 /// Returns the content of a stored result. Blocks.
 ///
 /// # Errors
 /// Returns an error if the result is not there, cannot be read, or is not what was stored.
-pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
-    let mut result = open(folder, &stored.hash)?;
-    let length = result.file.metadata().map_or(0, |metadata| metadata.len());
+pub fn read<R: StoredResults + ?Sized>(
+    results: &R,
+    stored: &Stored,
+) -> Result<Vec<u8>, StoreError> {
+    let mut result = results.open(&stored.hash)?;
+    let length = result.length;
     if length > stored.bytes || length > MAX_STORED_BYTES {
         let reason =
             format!("it is damaged: it has {length} bytes, and {} were stored", stored.bytes);
@@ -68,9 +95,12 @@ pub fn read(folder: &Path, stored: &Stored) -> Result<Vec<u8>, StoreError> {
 ///
 /// # Errors
 /// Returns an error if the output is stored, and the stored result is missing or damaged.
-pub fn whole_text(folder: &Path, output: &Output) -> Result<String, StoreError> {
+pub fn whole_text<R: StoredResults + ?Sized>(
+    results: &R,
+    output: &Output,
+) -> Result<String, StoreError> {
     let Some(stored) = &output.stored else { return Ok(output.text.clone()) };
-    let bytes = read(folder, stored)?;
+    let bytes = read(results, stored)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into()))
 }
 
@@ -78,14 +108,17 @@ pub fn whole_text(folder: &Path, output: &Output) -> Result<String, StoreError> 
 ///
 /// # Errors
 /// Returns an error if a stored text is missing or damaged.
-pub fn whole_program(folder: &Path, program: &Program) -> Result<Option<Program>, StoreError> {
+pub fn whole_program<R: StoredResults + ?Sized>(
+    results: &R,
+    program: &Program,
+) -> Result<Option<Program>, StoreError> {
     if program.texts().all(|text| text.stored().is_none()) {
         return Ok(None);
     }
     let mut program = program.clone();
     for text in program.texts_mut() {
         if let Text::Stored(output) = text {
-            *text = Text::Whole(whole_text(folder, output)?);
+            *text = Text::Whole(whole_text(results, output)?);
         }
     }
     Ok(Some(program))
@@ -93,22 +126,41 @@ pub fn whole_program(folder: &Path, program: &Program) -> Result<Option<Program>
 
 /// A stored result that is being read. Its bytes are to be trusted only after [`Checked::finish`]
 /// succeeds.
-#[derive(Debug)]
 pub struct Checked {
-    file: File,
+    content: Box<dyn Read + Send>,
+    length: u64,
     path: PathBuf,
     hasher: blake3::Hasher,
 }
 
+impl fmt::Debug for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checked").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl Read for Checked {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
+        let read = self.content.read(buffer)?;
         self.hasher.update(&buffer[..read]);
         Ok(read)
     }
 }
 
 impl Checked {
+    /// Checks a content of `length` bytes while it is read. The name of the file of `path` is the hash that it must
+    /// have.
+    #[must_use]
+    pub fn new(path: PathBuf, length: u64, content: Box<dyn Read + Send>) -> Self {
+        Self { content, length, path, hasher: blake3::Hasher::new() }
+    }
+
+    /// Returns where the content is, for a person.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads the rest, and compares the hash of the whole with the file name.
     ///
     /// # Errors
@@ -164,7 +216,7 @@ mod tests {
             assert!(error.to_string().contains("it is damaged"), "{error}");
             assert!(error.to_string().contains(&stored.hash), "{error}");
             // Whoever reads a part of it hears the same.
-            let mut result = open(folder, &stored.hash).unwrap();
+            let mut result = folder.open(&stored.hash).unwrap();
             let _ = result.read(&mut [0; 8]).unwrap();
             assert_eq!(result.finish().unwrap_err(), error);
         }
@@ -185,7 +237,7 @@ mod tests {
         let (outside, upper) = (format!("../{hash}"), hash.to_uppercase());
         std::fs::write(folder.join(&upper), "").unwrap();
         for other in ["", "..", "/dev/zero", &outside, &upper, &hash[1..]] {
-            let error = open(&folder, other).unwrap_err().to_string();
+            let error = folder.open(other).unwrap_err().to_string();
             assert!(error.ends_with(&format!("{other:?} is not a hash")), "{error}");
         }
     }

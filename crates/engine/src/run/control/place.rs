@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 
-use crate::journal::file::RunDir;
-
 /// The permissions of others than the owner.
 const OF_OTHERS: u32 = 0o077;
 
@@ -52,11 +50,11 @@ impl Folder {
     }
 
     /// Returns the folders in which the process that drives a run may have its socket.
-    pub(super) fn of(dir: &RunDir) -> Vec<Self> {
+    pub(super) fn of(run: &Path) -> Vec<Self> {
         let own = rustix::process::geteuid().as_raw();
         let mut users = vec![own];
         // Root reaches the runs of others.
-        let owner = std::fs::metadata(dir.path()).map(|run| run.uid());
+        let owner = std::fs::metadata(run).map(|run| run.uid());
         users.extend(owner.ok().filter(|owner| own == 0 && *owner != own));
         Self::existing(&users)
     }
@@ -183,18 +181,18 @@ fn check(stat: &Stat, uid: u32) -> io::Result<()> {
 ///
 /// # Errors
 /// Returns an error if the directory cannot be looked at.
-pub(super) fn socket_name(dir: &RunDir) -> io::Result<String> {
-    let run = std::fs::metadata(dir.path())?;
-    let hash = blake3::hash(format!("{}:{}", run.dev(), run.ino()).as_bytes()).to_hex();
-    let name = dir.path().file_name().and_then(|name| name.to_str()).unwrap_or_default();
+pub(super) fn socket_name(run: &Path) -> io::Result<String> {
+    let found = std::fs::metadata(run)?;
+    let hash = blake3::hash(format!("{}:{}", found.dev(), found.ino()).as_bytes()).to_hex();
+    let name = run.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     // Only the name of a run may become part of an address of limited length.
     let id = uuid::Uuid::try_parse(name).unwrap_or_default().simple();
     Ok(format!("{id}-{}.sock", &hash[..12]))
 }
 
 /// Removes the socket that earlier versions had in the run directory, where commands could reach it.
-pub(super) fn remove_former(dir: &RunDir) {
-    let former = dir.path().join("control.sock");
+pub(super) fn remove_former(run: &Path) {
+    let former = run.join("control.sock");
     if former.symlink_metadata().is_ok_and(|file| file.file_type().is_socket()) {
         // What stays is of no use to anybody: nobody listens there.
         let _ = std::fs::remove_file(former);
@@ -283,13 +281,13 @@ mod tests {
         let dir = |above: &str| {
             let path = root.path().join(above).join(&id);
             fs::create_dir_all(&path).unwrap();
-            RunDir::at(path)
+            path
         };
         let names = [dir("a"), dir("b"), dir("c")].map(|dir| socket_name(&dir).unwrap());
         assert!(names.iter().all(|name| name.len() == 50), "{names:?}");
         assert!(names[0] != names[1] && names[1] != names[2], "{names:?}");
         fs::rename(root.path().join("a"), root.path().join("moved")).unwrap();
         assert_eq!(socket_name(&dir("moved")).unwrap(), names[0]);
-        assert!(socket_name(&RunDir::at(root.path().join("none"))).is_err());
+        assert!(socket_name(&root.path().join("none")).is_err());
     }
 }
