@@ -2,6 +2,7 @@
 
 mod accept;
 mod bill;
+mod cancelled;
 mod continuations;
 mod corpus;
 mod crash;

@@ -301,7 +301,7 @@ fn spenders(state: &RunState) -> Vec<Spender> {
         state.agents().iter().filter(|(_, agent)| agent.definition.is_some()).collect();
     let spent = |agent: &AgentStatus| {
         let usage = agent.own.usage;
-        (agent.own.cost_usd().unwrap_or(0.0), usage.context() + usage.output)
+        (agent.own.cost_usd().unwrap_or(0.0), usage.context().saturating_add(usage.output))
     };
     agents.sort_by(|(_, a), (_, b)| {
         let ((money_a, tokens_a), (money_b, tokens_b)) = (spent(a), spent(b));

@@ -102,14 +102,21 @@ fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> 
 
 /// Returns the ends of the tasks that the cancellation ends.
 fn tasks(state: &RunState, target: &CancelTarget, reason: &str) -> Vec<Draft> {
-    let tasks = state.tasks().filter(|(name, task)| {
-        let meant = match target {
+    let is_cancelled = |name: &Name| {
+        let is_meant = match target {
             CancelTarget::Run => true,
             CancelTarget::Task(task) => name.is_part_of(task),
             CancelTarget::Agent(_) => false,
         };
-        meant && !task.state.is_end()
-    });
+        is_meant && state.task(name).is_some_and(|task| !task.state.is_end())
+    };
+    // The end of a fan-out is that of its instances, which then have none of their own.
+    let ends_with_its_fan_out = |name: &Name| {
+        let fan_out = name.of_instance().and_then(|fan_out| Name::of_record(fan_out).ok());
+        fan_out.is_some_and(|fan_out| is_cancelled(&fan_out))
+    };
+    let tasks = state.tasks();
+    let tasks = tasks.filter(|(name, _)| is_cancelled(name) && !ends_with_its_fan_out(name));
     let cancel =
         |(name, _): (&Name, _)| Draft::task(name, TaskCancelled { reason: reason.to_owned() });
     tasks.map(cancel).collect()

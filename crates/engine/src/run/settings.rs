@@ -27,6 +27,7 @@ pub(super) fn machine_settings(
         limits: flags.limits(config),
         agents: agents.collect(),
         models: config.models.clone(),
+        tools: config.tools.clone(),
         env: config.env.clone(),
         hooks: config.hooks.set(),
         results: dir.results(),

@@ -185,7 +185,10 @@ pub(super) fn suspected(error: ModelError, expected: u64, window: u64) -> ModelE
 pub(super) fn end_of_reply(stop: &StopReason, usage: &Usage) -> CallEnd {
     match stop {
         StopReason::Interrupted(_) => CallEnd::Failed,
-        _ => CallEnd::Succeeded { tokens: usage.input + usage.cache_write + usage.output },
+        _ => {
+            let tokens = usage.input.saturating_add(usage.cache_write).saturating_add(usage.output);
+            CallEnd::Succeeded { tokens }
+        }
     }
 }
 

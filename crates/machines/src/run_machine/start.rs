@@ -12,7 +12,9 @@ use crate::id::{AgentId, Name, RunId};
 use crate::plan::Plan;
 use crate::run_state::RunState;
 use crate::spec::hooks::Hook;
+use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::turn::content::Definitions;
 use crate::turn::question::PersonsAnswer;
 
 /// The parts of a run that do not change while a process drives it.
@@ -32,6 +34,8 @@ pub struct Settings {
     pub agents: BTreeMap<Name, Arc<AgentSpec>>,
     /// The model definitions.
     pub models: BTreeMap<Name, ModelSpec>,
+    /// The tools that are commands of the configuration: a part of the content too.
+    pub tools: BTreeMap<Name, CommandTool>,
     /// Environment variables of commands: a part of the content that results are made from.
     pub env: BTreeMap<String, String>,
     /// The folder of stored results, for templates that name the file of an output.
@@ -45,6 +49,18 @@ pub struct Settings {
     /// True if the run stays open for answers when nothing else is left: somebody watches it, or it was
     /// detached and nobody waits for its end.
     pub attended: bool,
+}
+
+impl<'a> Definitions<'a> for &'a Settings {
+    fn agent(&self, name: &Name) -> Option<&'a AgentSpec> {
+        self.agents.get(name).map(|spec| &**spec)
+    }
+    fn model(&self, name: &Name) -> Option<&'a ModelSpec> {
+        self.models.get(name)
+    }
+    fn tool(&self, name: &Name) -> Option<&'a CommandTool> {
+        self.tools.get(name)
+    }
 }
 
 /// The state of a run at the moment at which a process begins to drive it.

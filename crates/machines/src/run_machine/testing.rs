@@ -179,6 +179,7 @@ impl World {
             limits,
             agents: BTreeMap::new(),
             models: BTreeMap::new(),
+            tools: BTreeMap::new(),
             env: BTreeMap::new(),
             results: "/run/results".into(),
             hooks: Default::default(),

@@ -112,9 +112,7 @@ impl Facts {
 
     /// Returns the content that the result of a task is made from at this moment.
     pub(super) fn content<'a>(&'a self, place: usize, program: &'a Program) -> Content<'a> {
-        let agent = |name: &Name| self.settings.agents.get(name).map(|spec| &**spec);
-        let model = |name: &Name| self.settings.models.get(name);
-        Content::of(program, self.spec(place), &self.settings.env, agent, model)
+        Content::of(program, self.spec(place), &self.settings.env, &&self.settings)
             .after(self.waited_for(place))
     }
 }

@@ -4,6 +4,7 @@
 //! with the same models and tools. The names of tasks, their order and their number do not count.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use crate::permission::Permissions;
 use crate::schema::Schema;
 use crate::spec::OutputFormat;
 use crate::spec::acceptance::{Check, CheckWork, Loop};
+use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, ThinkingMode};
 
 /// Everything that a task's result is made from.
@@ -26,6 +28,9 @@ pub struct Content<'a> {
     env: &'a BTreeMap<String, String>,
     agents: BTreeMap<&'a Name, VisibleAgent<'a>>,
     models: BTreeMap<&'a Name, VisibleModel<'a>>,
+    /// The tools of the configuration that these agents have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tools: BTreeMap<&'a Name, VisibleTool<'a>>,
     // Only where a task has such rules, so that the keys of earlier runs stay valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a Schema>,
@@ -74,18 +79,39 @@ struct VisibleModel<'a> {
     media: &'a [Media],
 }
 
+/// The part of a tool's definition that can affect a result.
+#[derive(Clone, Debug, Serialize)]
+struct VisibleTool<'a> {
+    description: &'a str,
+    command: &'a [String],
+    input: &'a Schema,
+    folder: &'a Path,
+    env: &'a BTreeMap<String, String>,
+    max_output_bytes: usize,
+}
+
+/// Where the definitions that a task names are found.
+pub trait Definitions<'a> {
+    /// Returns the definition of an agent.
+    fn agent(&self, name: &Name) -> Option<&'a AgentSpec>;
+    /// Returns the definition of a model.
+    fn model(&self, name: &Name) -> Option<&'a ModelSpec>;
+    /// Returns the definition of a tool of the configuration.
+    fn tool(&self, name: &Name) -> Option<&'a CommandTool>;
+}
+
 impl<'a> Content<'a> {
-    /// Collects the content of a task's program with these environment variables, where definitions
-    /// and models are found by name. Includes every agent that checks the answer, and all that these
-    /// agents can reach by delegation.
+    /// Collects the content of a task's program with these environment variables. Includes every agent
+    /// that checks the answer, and all that these agents can reach by delegation, with their models, those
+    /// that stand in for them, and their tools.
     pub fn of(
         program: &'a Program,
         task: &'a TaskSpec,
         env: &'a BTreeMap<String, String>,
-        agent: impl Fn(&Name) -> Option<&'a AgentSpec>,
-        model: impl Fn(&Name) -> Option<&'a ModelSpec>,
+        definitions: &impl Definitions<'a>,
     ) -> Self {
-        let (mut agents, mut models) = (BTreeMap::new(), BTreeMap::new());
+        let (mut agents, mut models, mut tools) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut open = match program {
             Program::Model { agent, .. } => vec![agent],
             Program::Command(_) => Vec::new(),
@@ -96,12 +122,17 @@ impl<'a> Content<'a> {
             CheckWork::Command { .. } => None,
         }));
         while let Some(name) = open.pop() {
-            let Some(spec) = agent(name).filter(|_| !agents.contains_key(name)) else { continue };
+            let known = definitions.agent(name).filter(|_| !agents.contains_key(name));
+            let Some(spec) = known else { continue };
             open.extend(&spec.sub_agents);
             agents.insert(&spec.name, VisibleAgent::of(spec));
-            if let Some(spec) = model(&spec.model) {
+            if let Some(spec) = definitions.model(&spec.model) {
                 models.insert(&spec.name, VisibleModel::of(spec));
+                let others = spec.fallbacks.iter().filter_map(|name| definitions.model(name));
+                models.extend(others.map(|spec| (&spec.name, VisibleModel::of(spec))));
             }
+            let own = spec.tools.iter().filter_map(|name| definitions.tool(name));
+            tools.extend(own.map(|tool| (&tool.name, VisibleTool::of(tool))));
         }
         Self {
             program,
@@ -109,6 +140,7 @@ impl<'a> Content<'a> {
             env,
             agents,
             models,
+            tools,
             output_schema: rules.schema.as_ref(),
             checks: &rules.checks,
             repeat: rules.repeat.as_ref(),
@@ -160,6 +192,19 @@ impl<'a> VisibleAgent<'a> {
     }
 }
 
+impl<'a> VisibleTool<'a> {
+    fn of(tool: &'a CommandTool) -> Self {
+        Self {
+            description: &tool.description,
+            command: &tool.command,
+            input: &tool.input_schema,
+            folder: &tool.folder,
+            env: &tool.env,
+            max_output_bytes: tool.max_output_bytes,
+        }
+    }
+}
+
 impl<'a> VisibleModel<'a> {
     fn of(spec: &'a ModelSpec) -> Self {
         Self {
@@ -206,6 +251,26 @@ mod tests {
         Name::new(text).expect("a name")
     }
 
+    /// Definitions to be found.
+    #[derive(Default)]
+    struct Known {
+        agents: Vec<AgentSpec>,
+        models: Vec<ModelSpec>,
+        tools: Vec<CommandTool>,
+    }
+
+    impl<'a> Definitions<'a> for &'a Known {
+        fn agent(&self, name: &Name) -> Option<&'a AgentSpec> {
+            self.agents.iter().find(|agent| agent.name == *name)
+        }
+        fn model(&self, name: &Name) -> Option<&'a ModelSpec> {
+            self.models.iter().find(|model| model.name == *name)
+        }
+        fn tool(&self, name: &Name) -> Option<&'a CommandTool> {
+            self.tools.iter().find(|tool| tool.name == *name)
+        }
+    }
+
     fn agent(text: &str, sub_agents: &[&str]) -> AgentSpec {
         let sub_agents = sub_agents.iter().map(|agent| name(agent)).collect();
         let instructions = "x".to_owned();
@@ -219,7 +284,8 @@ mod tests {
         let task = TaskSpec::new(name("t"), Work::Command { run: "x".to_owned() });
         let text = |acceptance: Acceptance| {
             let (task, env) = (TaskSpec { acceptance, ..task.clone() }, BTreeMap::new());
-            let content = Content::of(&program, &task, &env, |_| None, |_| None);
+            let none = Known::default();
+            let content = Content::of(&program, &task, &env, &&none);
             serde_json::to_string(&content).expect("JSON")
         };
         let plain = text(Acceptance::default());
@@ -247,11 +313,9 @@ mod tests {
         let (program, env) =
             (Program::Model { agent: name("a"), prompt: "go".into() }, BTreeMap::new());
         let content = |b: &AgentSpec| {
-            let find = |name: &Name| [&a, b].into_iter().find(|agent| agent.name == *name).cloned();
-            let found: BTreeMap<_, _> =
-                [&a.name, &b.name].map(|n| (n.clone(), find(n).expect("there"))).into();
+            let known = Known { agents: vec![a.clone(), b.clone()], ..Known::default() };
             let task = TaskSpec::new(name("t"), Work::Command { run: String::new() });
-            let content = Content::of(&program, &task, &env, |n| found.get(n), |_| None);
+            let content = Content::of(&program, &task, &env, &&known);
             let text = serde_json::to_string(&content).expect("JSON");
             assert_eq!(text, content.document().to_string(), "keys of earlier runs stay valid");
             (content.key(), content.document())
@@ -267,6 +331,66 @@ mod tests {
             let mut found = Vec::new();
             compare(one, other, "", &mut found);
             assert_eq!(found, ["a.y", "b"]);
+        }
+    }
+
+    #[test]
+    fn the_tools_of_an_agent_and_the_models_that_stand_in_count() {
+        let tool = |called: &str, description: &str| CommandTool {
+            name: name(called),
+            description: description.to_owned(),
+            command: vec!["sh".to_owned(), "my.sh".to_owned()],
+            input_schema: Schema::new(json!({ "type": "object" })).expect("a schema"),
+            idempotent: false,
+            on_unknown: None,
+            timeout: std::time::Duration::from_secs(1),
+            max_output_bytes: 1_000,
+            folder: Default::default(),
+            env: BTreeMap::new(),
+        };
+        let user = AgentSpec { tools: vec![name("mine")], ..agent("a", &[]) };
+        let model = |called: &str, fallbacks: &[&str]| ModelSpec {
+            name: name(called),
+            provider: name("p"),
+            model: called.to_owned(),
+            context_window: 1_000,
+            max_output_tokens: 100,
+            temperature: None,
+            top_p: None,
+            reasoning_effort: None,
+            seed: None,
+            price: None,
+            thinking: Default::default(),
+            thinking_mode: None,
+            media: Vec::new(),
+            fallbacks: fallbacks.iter().map(|model| name(model)).collect(),
+            fallback_cooldown: std::time::Duration::ZERO,
+            capabilities: Default::default(),
+            extra_body: None,
+        };
+        let known = || Known {
+            agents: vec![user.clone()],
+            models: vec![model("m", &["spare"]), model("spare", &[])],
+            tools: vec![tool("mine", "x"), tool("other", "x")],
+        };
+        let program = Program::Model { agent: name("a"), prompt: "go".into() };
+        let (task, env) =
+            (TaskSpec::new(name("t"), Work::Command { run: String::new() }), BTreeMap::new());
+        let key = |known: &Known| Content::of(&program, &task, &env, &known).key();
+        let before = key(&known());
+        let changes: [(fn(&mut Known), bool); 7] = [
+            (|known| known.tools[0].description.push('y'), true),
+            (|known| known.tools[0].command = vec!["echo".to_owned()], true),
+            (|known| known.tools[0].input_schema = Schema::new(json!({})).expect("one"), true),
+            (|known| drop(known.tools[0].env.insert("A".to_owned(), "b".to_owned())), true),
+            (|known| known.models[1].model = "three".to_owned(), true),
+            (|known| known.tools[1].description.push('y'), false),
+            (|known| known.tools[0].timeout *= 2, false),
+        ];
+        for (number, (change, counts)) in changes.into_iter().enumerate() {
+            let mut changed = known();
+            change(&mut changed);
+            assert_eq!(key(&changed) != before, counts, "change {number}");
         }
     }
 }

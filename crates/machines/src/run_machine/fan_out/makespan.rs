@@ -36,6 +36,7 @@ fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) 
         limits,
         agents: BTreeMap::new(),
         models: BTreeMap::new(),
+        tools: BTreeMap::new(),
         env: BTreeMap::new(),
         results: Default::default(),
         hooks: Default::default(),
