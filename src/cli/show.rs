@@ -27,7 +27,7 @@ use crate::printable;
 use crate::report;
 use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
-use crate::store::{Checked, StoreError};
+use crate::store::{self, Checked, StoreError};
 use crate::turn::Outcome;
 
 pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
@@ -70,6 +70,10 @@ fn show_result(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
 
 /// Copies a stored result to stdout, byte for byte.
 fn copy_stored(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
+    if !store::is_hash(hash) {
+        complain(&format!("error: {hash}: the run has no such result"));
+        return Exit::Failed;
+    }
     // It is read twice, so that nothing of a damaged one is printed.
     let checked = run.open(hash).and_then(Checked::finish);
     let mut result = match checked.and_then(|()| run.open(hash)) {

@@ -118,8 +118,7 @@ fn what_readers_say_of_a_run_does_not_depend_on_where_it_is_kept() {
                 let records = disk.agent_records(agent).expect("records");
                 assert_eq!(records, memory.agent_records(agent).expect("records"), "{agent}");
             }
-            let evidence = |run| format!("{:?}", evidence::of_run(run));
-            assert_eq!(evidence(disk), evidence(memory), "{name}");
+            assert_eq!(evidence::of_run(disk), evidence::of_run(memory), "{name}");
             let points = |run| format!("{:?}", fork_points(run).expect("read"));
             assert_eq!(points(disk), points(memory), "{name}");
         }

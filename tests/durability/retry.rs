@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
+use super::stop;
 use crate::support::answer::{Answer, Fault};
 use crate::support::asked::{Asked, Wire};
 use crate::support::desk::{Desk, Done, wait};
@@ -184,9 +185,12 @@ fn a_retry_that_is_killed_goes_on() {
     assert_eq!(desk.call(&["run"]).code, 1);
     desk.write("mended", "");
     let live = desk.start(&["resume", "--retry-failed"]);
-    desk.wait_for_event("tool.started", |event| event["agent"] == "bad~2");
+    let started = desk.wait_for_event("tool.started", |event| event["agent"] == "bad~2");
+    let group = started["data"]["pgid"].as_i64().expect("a group");
     live.signal("KILL");
     live.end();
+    // The command ends with the program, and must not see the file before.
+    wait("the end of the command", || stop::members(group).is_empty().then_some(()));
     desk.write("go", "");
     // A command that was cut short is of an unknown outcome, which is a failure to retry too.
     let resumed = desk.call(&["resume"]);

@@ -83,7 +83,7 @@ fn group(desk: &Desk) -> i64 {
 }
 
 /// The processes of a group that are at work.
-fn members(group: i64) -> Vec<String> {
+pub(super) fn members(group: i64) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("the processes").filter_map(Result::ok);
     let stat = |process: std::fs::DirEntry| {
         let number: u32 = process.file_name().to_str()?.parse().ok()?;

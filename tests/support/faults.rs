@@ -19,10 +19,11 @@ use callsheet::context::provider::strategy::StrategySettings;
 use callsheet::event::{Event, RunCompleted, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
+use callsheet::journal::JournalError;
 use callsheet::journal::disk_space::DiskSpace;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::reader::Reader;
-use callsheet::journal::torn::Cut;
+use callsheet::journal::torn::{Cut, CutError};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{
     BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,
@@ -333,7 +334,18 @@ impl Setup {
 
     /// Resumes a run as it is.
     pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
-        let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
+        // The actors of a run that crashed in this process may hold it a little longer.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let stopped = loop {
+            match StoppedRun::open(dir, Cut::Torn) {
+                Err(CutError::Journal(JournalError::Locked { .. }))
+                    if std::time::Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                }
+                opened => break opened.expect("it can be taken up"),
+            }
+        };
         let config = stopped.config(self.sources());
         let config = config.unwrap_or_else(|problems| panic!("{problems:#?}"));
         Run::resume(stopped, config, self.options()).await.expect("goes on")

@@ -27,11 +27,10 @@ pub use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Inputs, Scope};
 use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{Retry, RunState, TaskStatus};
-use crate::spec::tool::CommandTool;
-use crate::spec::{AgentSpec, ModelSpec, OnUnknown, TaskSpec};
+use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
 use crate::template::Known;
-use crate::turn::content::{Content, Definitions};
+use crate::turn::content::Content;
 use crate::turn::{Outcome, Program};
 
 /// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
@@ -480,22 +479,7 @@ fn is_half_done(status: &TaskStatus) -> bool {
 }
 
 fn content<'a>(config: &'a Config, task: &'a TaskSpec, program: &'a Program) -> Content<'a> {
-    Content::of(program, task, &config.env, &Defined(config))
-}
-
-/// The definitions of a configuration.
-struct Defined<'a>(&'a Config);
-
-impl<'a> Definitions<'a> for Defined<'a> {
-    fn agent(&self, name: &Name) -> Option<&'a AgentSpec> {
-        self.0.agents.get(name)
-    }
-    fn model(&self, name: &Name) -> Option<&'a ModelSpec> {
-        self.0.models.get(name)
-    }
-    fn tool(&self, name: &Name) -> Option<&'a CommandTool> {
-        self.0.tools.get(name)
-    }
+    Content::of(program, task, &config.env, &config)
 }
 
 /// Returns the plan of a run whose configuration changes: all tasks if the run had all, else those

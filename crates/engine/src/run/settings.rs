@@ -5,11 +5,13 @@ use std::sync::Arc;
 use super::Options;
 use crate::config::Config;
 use crate::event::RunCreated;
-use crate::id::RunId;
+use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
 use crate::plan::Plan;
 use crate::run_machine;
-use crate::spec::Limits;
+use crate::spec::tool::CommandTool;
+use crate::spec::{AgentSpec, Limits, ModelSpec};
+use crate::turn::content::Definitions;
 
 /// Returns the settings of the run machine, which makes a run's decisions.
 pub(super) fn machine_settings(
@@ -34,6 +36,18 @@ pub(super) fn machine_settings(
         grows: config.grows(),
         attended: false,
         pid: std::process::id(),
+    }
+}
+
+impl<'a> Definitions<'a> for &'a Config {
+    fn agent(&self, name: &Name) -> Option<&'a AgentSpec> {
+        self.agents.get(name)
+    }
+    fn model(&self, name: &Name) -> Option<&'a ModelSpec> {
+        self.models.get(name)
+    }
+    fn tool(&self, name: &Name) -> Option<&'a CommandTool> {
+        self.tools.get(name)
     }
 }
 
