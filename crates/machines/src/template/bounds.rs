@@ -13,13 +13,17 @@ use minijinja::machinery::{
     CodeGenerator, Instruction, Instructions, Token, eval, make_string_output, parse, parse_expr,
     tokenize,
 };
-use minijinja::value::Value as Cell;
+use minijinja::value::{Value as Cell, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter};
 
 use super::{meter, text};
 
 /// The most operators of one tag. The parser calls itself for each, and a thread has 2 MiB of stack.
 const MOST_OPERATORS: usize = 400;
+
+/// The most branches (`elif`) of the conditions that are open at one place. The parser calls itself for each,
+/// and counts none of them.
+const MOST_BRANCHES: usize = 200;
 
 /// Words that are operators.
 const OPERATORS: [&str; 6] = ["not", "and", "or", "if", "is", "in"];
@@ -29,6 +33,9 @@ const OPERATORS: [&str; 6] = ["not", "and", "or", "if", "is", "in"];
 const LOOK: &str = "bounds.look";
 const MADE: &str = "bounds.made";
 const SETTLE: &str = "bounds.settle";
+
+/// The filter that judges what is put into a namespace.
+const HOLD: &str = "bounds.hold";
 
 /// The filter that stands for the operator `~`.
 const CONCAT: &str = "bounds.concat";
@@ -45,6 +52,7 @@ pub(super) fn prepare(environment: &mut Environment<'static>) {
     environment.add_filter(MADE, made);
     environment.add_filter(SETTLE, |value: Cell| made(meter::settled(value)?));
     environment.add_filter(CONCAT, text::concat);
+    environment.add_filter(HOLD, held);
     environment.set_formatter(|out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Cell| {
         meter::look(std::slice::from_ref(value))?;
         // MiniJinja gives what an `if` without an `else` leaves undefined no text.
@@ -94,11 +102,27 @@ pub(super) fn evaluate<'e>(
     Ok(value.unwrap_or(Cell::UNDEFINED))
 }
 
-/// Fails if a tag of a template, or an expression, has too many operators to be parsed. What is no
-/// token is reported by the parser.
+/// Fails if a tag of a template, or an expression, has too many operators to be parsed, or if conditions
+/// have too many branches. What is no token is reported by the parser.
 pub(super) fn check_depth(text: &str, is_expression: bool) -> Result<(), Error> {
     let mut operators = 0;
+    // The branches of each condition that is open, and whether a tag has just begun.
+    let (mut open, mut branches, mut begins) = (Vec::new(), 0, false);
     for (token, _) in tokenize(text, is_expression, super::syntax()).map_while(Result::ok) {
+        match (begins, &token) {
+            (true, Token::Ident("if")) => open.push(0),
+            (true, Token::Ident("elif")) => {
+                open.iter_mut().next_back().into_iter().for_each(|own| *own += 1);
+                branches += 1;
+            }
+            (true, Token::Ident("endif")) => branches -= open.pop().unwrap_or(0),
+            _ => {}
+        }
+        if branches > MOST_BRANCHES {
+            let message = format!("more than {MOST_BRANCHES} branches in conditions");
+            return Err(Error::new(ErrorKind::SyntaxError, message));
+        }
+        begins = matches!(token, Token::BlockStart);
         match token {
             Token::TemplateData(_) | Token::VariableStart | Token::BlockStart => operators = 0,
             Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Int128(_) => {}
@@ -158,6 +182,13 @@ fn bounded<'s>(from: &Instructions<'s>) -> Instructions<'s> {
                 add(makes);
                 add(call(MADE, 1));
             }
+            // The value lies below the namespace.
+            sets @ I::SetAttr(_) => {
+                add(I::Swap);
+                add(call(HOLD, 1));
+                add(I::Swap);
+                add(sets);
+            }
             walks @ (I::Eq
             | I::Ne
             | I::Gt
@@ -205,6 +236,45 @@ fn made(value: Cell) -> Result<Cell, Error> {
     Ok(value)
 }
 
+/// Returns a value as a namespace may hold it: data, in which is no other namespace. So no value ever holds
+/// itself: whoever compares or hashes such a one would never come to an end.
+fn held(value: Cell) -> Result<Cell, Error> {
+    let value = meter::settled(value)?;
+    meter::look(std::slice::from_ref(&value))?;
+    match is_data(&value)? {
+        true => Ok(value),
+        false => {
+            let message = "a namespace holds data: no other namespace, no macro and no loop";
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        }
+    }
+}
+
+fn is_data(value: &Cell) -> Result<bool, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map => {
+            let is_map = value.kind() == ValueKind::Map;
+            // Macros and loops hold the variables around them, though they do not show them.
+            let is_of_engine = value.as_object().is_some_and(|object| {
+                let name = object.type_name();
+                name.ends_with("::Namespace") || name.starts_with("minijinja::vm::")
+            });
+            if is_of_engine {
+                return Ok(false);
+            }
+            for item in value.try_iter()? {
+                if !is_data(&item)? || (is_map && !is_data(&value.get_item(&item)?)?) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        ValueKind::Undefined | ValueKind::None | ValueKind::Bool | ValueKind::Number => Ok(true),
+        ValueKind::String | ValueKind::Bytes => Ok(true),
+        _ => Ok(false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use minijinja::value::Serde;
@@ -246,6 +316,58 @@ mod tests {
         let plain = ENVIRONMENT.render_str(undefined, Cell::from(Serde(&values)));
         let plain = plain.expect_err("undefined");
         assert_eq!((error.line, error.range), (2, plain.range()));
+    }
+
+    #[test]
+    fn no_value_holds_itself() {
+        for template in [
+            "{% set n = namespace(x=1) %}{% set n.x = n %}{{ {n: 1} }}",
+            "{% set n = namespace(x=1) %}{% set n.x = [n] %}{{ n ~ n }}",
+            "{% set n = namespace(x=1) %}{% set n.x = {'a': [n]} %}{{ n in {'a': 1} }}",
+            "{% set n = namespace(x=1) %}{% set n.x = {n: 1} %}{{ n }}",
+            "{% set n = namespace(x=1) %}{% set n.x = [n] + [1] %}{{ n == n }}",
+            "{% set n = namespace(x=1) %}{% set n.x = [n] | reverse %}{{ n == n }}",
+            "{% set n = namespace(x=1) %}{% set n.x = [n] | map('string') %}{{ [n, n] | unique }}",
+            "{% set a = namespace() %}{% set b = namespace(x=a) %}{% set a.x = b %}\
+             {% for i in [1, 2] %}{{ loop.changed(a if i == 1 else b) }}{% endfor %}",
+            "{% set n = namespace() %}{% macro m() %}{{ n }}{% endmacro %}{% set n.x = m %}{{ m() }}",
+            "{% set n = namespace() %}{% for i in [1] %}{% set n.x = loop %}{{ n }}{% endfor %}",
+        ] {
+            // An iterator that gives texts is data; whatever holds the namespace is refused.
+            let rendered = render(template, &json!({}));
+            match template.contains("'string'") {
+                true => drop(rendered),
+                false => {
+                    let error = rendered.expect_err(template);
+                    assert!(
+                        error.message.contains("a namespace holds data"),
+                        "{template}: {error:?}"
+                    );
+                }
+            }
+        }
+        let used =
+            "{% set n = namespace(a=1) %}{% set n.a = [1, {'k': (2, 'x')}] %}{{ n.a | tojson }}";
+        assert_eq!(render(used, &json!({})).as_deref(), Ok("[1, {\"k\": [2, \"x\"]}]"));
+    }
+
+    #[test]
+    fn as_many_branches_as_a_stack_holds() {
+        let chain = |branches: usize| {
+            format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}x".repeat(branches))
+        };
+        // On a thread with the stack that renderings have, and with a margin.
+        let tried = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
+            assert!(render(&chain(super::MOST_BRANCHES), &json!({})).is_ok());
+            assert!(render(&chain(100).repeat(50), &json!({})).is_ok());
+            assert!(render(&chain(20_000), &json!({})).is_err());
+            // Conditions within branches count together.
+            let within = "{% if 0 %}{% elif 0 %}".repeat(140) + &"{% endif %}".repeat(140);
+            assert!(render(&within, &json!({})).is_ok());
+            let within = format!("{}{within}", "{% if 0 %}{% elif 0 %}".repeat(2_000));
+            assert!(render(&within, &json!({})).is_err());
+        });
+        tried.expect("a thread").join().expect("it ends");
     }
 
     #[test]

@@ -378,7 +378,8 @@ mod tests {
             (TaskSpec::new(name("t"), Work::Command { run: String::new() }), BTreeMap::new());
         let key = |known: &Known| Content::of(&program, &task, &env, &known).key();
         let before = key(&known());
-        let changes: [(fn(&mut Known), bool); 7] = [
+        type Change = fn(&mut Known);
+        let changes: [(Change, bool); 7] = [
             (|known| known.tools[0].description.push('y'), true),
             (|known| known.tools[0].command = vec!["echo".to_owned()], true),
             (|known| known.tools[0].input_schema = Schema::new(json!({})).expect("one"), true),
