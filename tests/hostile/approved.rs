@@ -97,3 +97,62 @@ fn a_yes_is_good_for_the_script_that_was_shown() {
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     assert!(desk.path().join("good").exists() && !desk.path().join("worse").exists());
 }
+
+#[test]
+fn a_yes_is_good_for_what_a_program_reads_by_itself() {
+    for (command, file, unbound) in [
+        ("make all", "Makefile", None),
+        ("make -C sub", "sub/Makefile", None),
+        ("xargs -a list touch", "list", None),
+        ("python3 -m tool.gen", "tool/gen.py", Some("python3 -m: modules of the workspace")),
+        (
+            "npm run x",
+            "package.json",
+            Some("npm: what the scripts and settings of packages in the workspace name"),
+        ),
+        ("pytest -q", "conftest.py", Some("pytest: the tests of the workspace and what they load")),
+        (
+            "cargo build",
+            "build.rs",
+            Some("cargo: what the workspace's build files and sources say"),
+        ),
+    ] {
+        let desk = asking("", "bash", &format!("{{ command = '{command}' }}"));
+        desk.write(file, "good");
+        assert_eq!(desk.call(&["run"]).code, 6, "{command}");
+        let (first, shown) = pending(&desk);
+        let hash = blake3::hash(b"good").to_hex();
+        assert!(shown.contains(&format!("{file} ({})", &hash[..12])), "{command}: {shown}");
+        let said = shown.contains("not bound, so it may be different when the command runs:");
+        assert_eq!(said, unbound.is_some(), "{shown}");
+        assert!(unbound.is_none_or(|unbound| shown.contains(&format!("| {unbound}\n"))), "{shown}");
+        assert_eq!(desk.call(&["approve", &first]).code, 0);
+        desk.write(file, "evil");
+        assert_eq!(desk.call(&["resume"]).code, 6, "{command} would run something else now");
+        let (second, shown) = pending(&desk);
+        let hash = blake3::hash(b"evil").to_hex();
+        assert_ne!(first, second);
+        assert!(shown.contains(&format!("{file} ({})", &hash[..12])), "{command}: {shown}");
+    }
+}
+
+#[test]
+fn a_makefile_that_appears_or_changes_is_not_what_was_approved() {
+    let desk = asking("", "bash", "{ command = 'make' }");
+    desk.write("Makefile", "all:\n\ttouch good\n");
+    assert_eq!(desk.call(&["run"]).code, 6);
+    assert_eq!(desk.call(&["approve", &pending(&desk).0]).code, 0);
+    // make takes this one first.
+    desk.write("GNUmakefile", "all:\n\ttouch evil\n");
+    assert_eq!(desk.call(&["resume"]).code, 6);
+    assert!(!desk.path().join("evil").exists() && !desk.path().join("good").exists());
+    let (_, shown) = pending(&desk);
+    assert!(shown.contains("GNUmakefile ("), "{shown}");
+    fs::remove_file(desk.path().join("GNUmakefile")).expect("removed");
+    assert_eq!(desk.call(&["approve", &pending(&desk).0]).code, 0);
+    // What was approved first is what there is again.
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    assert!(desk.path().join("good").exists());
+    assert!(!desk.path().join("evil").exists());
+}

@@ -59,6 +59,8 @@ pub struct Question {
     pub change: Option<Change>,
     /// The files of the workspace that the call would run.
     pub scripts: Vec<Script>,
+    /// What else decides what the call would run, and may change before it does, in words for a person.
+    pub unbound: Vec<String>,
 }
 
 impl Question {
@@ -88,21 +90,25 @@ pub struct AskedCall {
     /// The files of the workspace that the call would run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<Script>,
+    /// What else decides what the call would run, and may change before it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbound: Vec<String>,
 }
 
 impl AskedCall {
     /// Returns the effect of the call that a question is about.
     #[must_use]
     pub fn of(question: &Question) -> Self {
-        let Question { tool, input, texts, subject, rule, change, scripts, .. } = question.clone();
-        Self { tool, input, texts, command: subject.whole, rule, change, scripts }
+        let question = question.clone();
+        let Question { tool, input, texts, subject, rule, change, scripts, unbound, .. } = question;
+        Self { tool, input, texts, command: subject.whole, rule, change, scripts, unbound }
     }
 
     /// Returns the question of an agent about a call with this effect, to show it.
     #[must_use]
     pub fn asked_by(self, agent: AgentId) -> Question {
-        let Self { tool, input, texts, command, rule, change, scripts } = self;
+        let Self { tool, input, texts, command, rule, change, scripts, unbound } = self;
         let subject = Subject { whole: command, ..Subject::default() };
-        Question { agent, tool, input, texts, subject, rule, change, scripts }
+        Question { agent, tool, input, texts, subject, rule, change, scripts, unbound }
     }
 }

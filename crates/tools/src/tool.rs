@@ -385,6 +385,12 @@ pub trait Tool: Send + Sync {
         Vec::new()
     }
 
+    /// Returns what else decides what a call would run, which is not among [`Tool::scripts`] and may change
+    /// before it runs, in words for a person who is asked to allow it. May block.
+    fn unbound(&self, _input: &Json, _workspace: &Workspace) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the time limit of a call. The caller drops the call at the limit, and also when its
     /// agent has to end and the call has not ended within the grace period. A tool that returns
     /// `None` keeps to both limits itself, because it has something to clean up.

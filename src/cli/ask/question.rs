@@ -156,6 +156,10 @@ pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
             |script: &Script| marked(&format!("{} ({})", safe(&script.path), script.short_hash()));
         lines.extend(question.scripts.iter().map(line));
     }
+    if !question.unbound.is_empty() {
+        lines.push("not bound, so it may be different when the command runs:".to_owned());
+        lines.extend(question.unbound.iter().map(|what| marked(&safe(what))));
+    }
     lines
 }
 
@@ -309,6 +313,7 @@ mod tests {
             input: Json::encode(&serde_json::json!({"command": texts.first()})),
             texts: texts.iter().map(|text| (*text).to_owned()).collect(),
             scripts: Vec::new(),
+            unbound: Vec::new(),
             subject: Subject {
                 deeds: texts
                     .iter()
@@ -339,6 +344,26 @@ mod tests {
         assert_snapshot!(lines(&bash(&["ls", "ls"])).join("\n"), @r"
         survey/reader-1 wants to use bash:
           | ls
+        ");
+    }
+
+    #[test]
+    fn what_a_command_runs_is_shown_with_what_is_not_bound() {
+        let script = |path: &str| Script { path: path.to_owned(), hash: "7".repeat(64) };
+        let question = Question {
+            scripts: vec![script("Makefile"), script("\u{202e}x")],
+            unbound: vec!["cargo: what it reads".to_owned(), "x\nEVIL: y".to_owned()],
+            ..bash(&["make && cargo test"])
+        };
+        assert_snapshot!(lines(&question).join("\n"), @r"
+        survey/reader-1 wants to use bash:
+          | make && cargo test
+        it runs these files, with the content that they have now:
+          | Makefile (777777777777)
+          | \u{202e}x (777777777777)
+        not bound, so it may be different when the command runs:
+          | cargo: what it reads
+          | x\u{a}EVIL: y
         ");
     }
 

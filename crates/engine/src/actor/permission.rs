@@ -250,10 +250,11 @@ async fn look(
     let texts = rule_texts(context, &name, &input);
     let subject = subject(context, &name, &input);
     let place = texts.last().cloned();
-    let Seen { change, before, scripts } = seen(context, &name, &input).await;
+    let Seen { change, before, scripts, unbound } = seen(context, &name, &input).await;
     let basis = Basis { place, before, scripts: Some(scripts.clone()) };
     let agent = context.agent.clone();
-    (Question { agent, tool: name, input, texts, subject, rule, change, scripts }, basis)
+    let tool = name;
+    (Question { agent, tool, input, texts, subject, rule, change, scripts, unbound }, basis)
 }
 
 /// The files that a call would change and run, as they are now.
@@ -262,6 +263,7 @@ struct Seen {
     change: Option<Change>,
     before: Before,
     scripts: Vec<Script>,
+    unbound: Vec<String>,
 }
 
 async fn seen(context: &StepContext, name: &str, input: &Json) -> Seen {
@@ -270,7 +272,8 @@ async fn seen(context: &StepContext, name: &str, input: &Json) -> Seen {
     let look = move || {
         let change = tool.preview(&input, &workspace);
         let before = change.as_ref().map(|change| before(change, &workspace)).unwrap_or_default();
-        Seen { change, before, scripts: tool.scripts(&input, &workspace) }
+        let scripts = tool.scripts(&input, &workspace);
+        Seen { change, before, scripts, unbound: tool.unbound(&input, &workspace) }
     };
     work::blocking(Helper::Preview, look).await.unwrap_or_default()
 }

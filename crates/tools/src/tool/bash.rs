@@ -6,6 +6,7 @@
 mod grammar;
 mod located;
 mod parts;
+mod reads;
 pub(super) mod runs;
 mod suspects;
 
@@ -199,6 +200,11 @@ impl Tool for Bash {
     fn scripts(&self, input: &Json, workspace: &Workspace) -> Vec<Script> {
         let asked = arguments::<BashArguments>(input);
         asked.map(|asked| Runs::of_line(&asked.command).find(workspace)).unwrap_or_default()
+    }
+
+    fn unbound(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        let asked = arguments::<BashArguments>(input);
+        asked.map(|asked| Runs::of_line(&asked.command).unbound(workspace)).unwrap_or_default()
     }
 
     fn call(

@@ -145,6 +145,11 @@ impl Tool for Own {
         Runs::of_program(&words.all, &self.command.folder).find(workspace)
     }
 
+    fn unbound(&self, input: &Json, workspace: &Workspace) -> Vec<String> {
+        let Ok(words) = self.words(input) else { return Vec::new() };
+        Runs::of_program(&words.all, &self.command.folder).unbound(workspace)
+    }
+
     fn call(
         &self,
         input: Json,

@@ -23,7 +23,7 @@ use words::{Redirection, Token, Word};
 #[cfg(test)]
 pub(super) use options::{ENDS, table};
 pub(super) use options::{is_launcher, runs_any_word};
-pub(super) use programs::is_known;
+pub(super) use programs::{goes_by, is_known};
 
 /// An argument by which a command can run another program or write anywhere.
 #[derive(Debug, PartialEq, Eq)]

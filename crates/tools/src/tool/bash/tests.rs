@@ -404,6 +404,33 @@ async fn a_script_that_was_changed_after_the_question_does_not_run() {
     assert!(bench.path("done").exists());
 }
 
+#[tokio::test]
+async fn a_file_that_a_program_reads_by_itself_is_bound_too() {
+    let tool = Bash { spec: spec() };
+    for (command, file) in [
+        ("make", "Makefile"),
+        ("make -C .", "GNUmakefile"),
+        ("xargs -a list sh -c", "list"),
+        ("python3 -m gen", "gen.py"),
+        ("pytest", "conftest.py"),
+        ("npm test", "package.json"),
+        ("just", "justfile"),
+    ] {
+        let bench = Bench::new();
+        let input = Json::encode(&json!({"command": format!("touch done; {command}")}));
+        let scripts = Some(tool.scripts(&input, &bench.workspace));
+        let basis = crate::tool::basis::Basis { scripts, ..Default::default() };
+        // It was not there when a person was asked.
+        let announce = Arc::new(Meanwhile(bench.path(file)));
+        let context = ToolContext { announce, basis, ..bench.context() };
+        let told = tool.call(input, context).await.unwrap_err().to_string();
+        let expected =
+            format!("`{file}` was changed after a person was asked; the command was not run");
+        assert!(told.starts_with(&expected), "{command}: {told}");
+        assert!(!bench.path("done").exists(), "{command}");
+    }
+}
+
 #[test]
 fn a_hostile_line_is_judged_in_time() {
     let deep =

@@ -88,6 +88,11 @@ fn spellings(name: &str) -> impl Iterator<Item = &str> {
     std::iter::once(name).chain(bare).chain(unversioned)
 }
 
+/// Returns true if a program goes by one of the names, in any version.
+pub(in crate::tool::bash) fn goes_by(name: &str, names: &str) -> bool {
+    is_called(name, names)
+}
+
 /// Returns true if a program goes by one of the names.
 fn is_called(name: &str, names: &str) -> bool {
     spellings(name).any(|name| holds(names, name))
