@@ -6,11 +6,13 @@
 //! text: it runs nothing, opens no file and knows no variable. What programs do with their
 //! arguments stands in `programs`.
 
+mod builders;
 mod call;
 mod options;
 pub(super) mod pieces;
 mod programs;
 mod risks;
+mod row;
 mod scripts;
 pub mod verdict;
 mod words;
@@ -20,10 +22,11 @@ use std::vec;
 
 use words::{Redirection, Token, Word};
 
+pub(super) use call::is_called as goes_by;
 #[cfg(test)]
 pub(super) use options::{ENDS, table};
 pub(super) use options::{is_launcher, runs_any_word};
-pub(super) use programs::{goes_by, is_known};
+pub(super) use programs::is_known;
 
 /// An argument by which a command can run another program or write anywhere.
 #[derive(Debug, PartialEq, Eq)]

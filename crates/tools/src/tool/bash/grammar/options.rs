@@ -4,43 +4,12 @@
 //! says: a rule for it allows all its arguments, and `check` warns of the rule. A list of names is one
 //! text with blanks between them.
 
+use super::builders::BUILDERS;
+use super::row::{Operands, PROGRAM, Program};
+
 /// Returns true if a list of names holds the name.
 pub(super) fn holds(list: &str, name: &str) -> bool {
     !name.is_empty() && list.contains(name) && list.split(' ').any(|item| item == name)
-}
-
-/// A program, or a subcommand of git, with the arguments that no rule may allow.
-pub(super) struct Program {
-    pub(super) names: &'static str,
-    /// Letters of short options. Any of them in a word that begins with one `-` counts, because
-    /// short options can be joined.
-    pub(super) letters: &'static str,
-    /// Long options without `--`. Each prefix of one counts.
-    pub(super) long: &'static str,
-    /// Harmless long options that are a prefix of one in `long`; for an interpreter, the options that
-    /// may stand before its script.
-    pub(super) harmless: &'static str,
-    /// Whole words, up to a `=`.
-    pub(super) words: &'static str,
-    /// Beginnings of words.
-    pub(super) begins: &'static str,
-    pub(super) operands: Operands,
-}
-
-/// The words of a program that are no options.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operands {
-    /// They do no harm.
-    Any,
-    /// The first one holds short options if it begins without `-`.
-    Bundle,
-    /// The second one is a file that is written.
-    One,
-    /// One with `=` sets a variable, whose value is run as a command.
-    NoAssignments,
-    /// The first one is a script, and what stands behind it is its own; without one, the program
-    /// runs what it reads.
-    Script,
 }
 
 /// A program that runs its arguments as a command.
@@ -155,40 +124,12 @@ pub(super) const TEE_FLAGS: &str = "-a -i -p -ai -ia --append";
 /// Operators of `test` between two words.
 pub(super) const COMPARISONS: &str = "= == != -eq -ne -lt -le -gt -ge -nt -ot -ef";
 
-const PROGRAM: Program = Program {
-    names: "",
-    letters: "",
-    long: "",
-    harmless: "",
-    words: "",
-    begins: "",
-    operands: Operands::Any,
-};
-
 /// Programs of which some options run commands or write files.
-pub(super) const PROGRAMS: &[Program] = &[
-    Program {
-        names: "tar bsdtar",
-        // A list of files for `-T` may hold options.
-        letters: "IFgT",
-        long: "to-command checkpoint-action use-compress-program rsh-command info-script \
-            new-volume-script rmt-command index-file volno-file listed-incremental files-from",
-        harmless: "file",
-        operands: Operands::Bundle,
-        ..PROGRAM
-    },
+const PROGRAMS: &[Program] = &[
     Program {
         names: "rsync",
-        letters: "eM",
-        long: "rsh rsync-path remote-option log-file write-batch only-write-batch config",
-        ..PROGRAM
-    },
-    Program { names: "sort", letters: "o", long: "output compress-program", ..PROGRAM },
-    Program {
-        names: "make",
-        letters: "fE",
-        long: "file makefile eval",
-        operands: Operands::NoAssignments,
+        letters: "eMT",
+        long: "temp-dir backup-dir partial-dir daemon early-input rsh rsync-path remote-option log-file write-batch only-write-batch config",
         ..PROGRAM
     },
     Program { names: "scp", letters: "oFESDI", ..PROGRAM },
@@ -207,17 +148,11 @@ pub(super) const PROGRAMS: &[Program] = &[
             directory-prefix save-cookies hsts-file warc-file rejected-log",
         ..PROGRAM
     },
-    Program { names: "cargo", long: "config", ..PROGRAM },
     Program { names: "hg", long: "config debugger", ..PROGRAM },
     Program { names: "jj", long: "config config-toml config-file tool", ..PROGRAM },
     Program {
         names: "svn",
         long: "config-option config-dir editor-cmd diff-cmd merge-cmd diff3-cmd",
-        ..PROGRAM
-    },
-    Program {
-        names: "go",
-        words: "-exec --exec -toolexec --toolexec -vettool --vettool -o --o",
         ..PROGRAM
     },
     Program { names: "rg", long: "pre hostname-bin", ..PROGRAM },
@@ -232,19 +167,11 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program { names: "wait", letters: "p", ..PROGRAM },
     Program { names: "jobs", letters: "x", ..PROGRAM },
     Program {
-        names: "gcc g++ cc c++ clang clang++ cpp gfortran",
-        begins: "@ -wrapper -B -specs --specs -fplugin -fuse-ld -Wl, -Wa, -Wp, -X -M \
-            -dump -fdump -save-temps --save-temps -fprofile -iplugindir -load -T",
+        names: "java",
+        begins: "-Xlog -XX: -agent -javaagent -J @ -Xloggc -Xrun -Xdump -d --dir -Xbootclasspath \
+            --patch-module -splash -D",
         ..PROGRAM
     },
-    Program { names: "ld as", begins: "@ -T -M -plugin --plugin -Map --Map", ..PROGRAM },
-    Program { names: "rustc", begins: "@ -C --codegen -Z --sysroot", ..PROGRAM },
-    Program {
-        names: "java javac jar",
-        begins: "-Xlog -XX: -agent -javaagent -J @ -Xloggc -Xrun -Xdump -d --dir",
-        ..PROGRAM
-    },
-    Program { names: "ar ranlib", letters: "rqdmxMs", operands: Operands::Bundle, ..PROGRAM },
     Program {
         names: "patch",
         letters: "oreBd",
@@ -264,8 +191,9 @@ pub(super) const PROGRAMS: &[Program] = &[
         names: "npm npx pnpm yarn",
         letters: "c",
         long: "script-shell shell node-options globalconfig userconfig git editor viewer call \
-            onload-script init-module logs-dir",
-        words: "exec x dlx explore edit config set",
+            onload-script init-module logs-dir prefix global cache pack-destination cwd dir modules-folder \
+            global-folder cache-folder use-yarnrc",
+        words: "exec x dlx explore edit config set publish init create link ln pkg",
         ..PROGRAM
     },
     Program {
@@ -287,7 +215,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         ..PROGRAM
     },
     Program { names: "gh", words: "alias extension config", ..PROGRAM },
-    Program { names: "cmake", words: "-E -P", ..PROGRAM },
     Program { names: "gradle", begins: "-I --init-script -D -P -b -c -g", ..PROGRAM },
     Program { names: "mvn", begins: "-D -f --file -s -gs -l --log-file", ..PROGRAM },
     Program {
@@ -295,7 +222,6 @@ pub(super) const PROGRAMS: &[Program] = &[
         begins: "-out -keyout -engine -provider -writerand -config -CAserial",
         ..PROGRAM
     },
-    Program { names: "pytest", long: "basetemp pastebin", ..PROGRAM },
     Program {
         names: "python",
         letters: "c",
@@ -351,14 +277,19 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program { names: "deno bun", words: "eval run repl x -e --eval -p --print task", ..PROGRAM },
 ];
 
+/// Returns all programs of which some options run commands or write files.
+pub(super) fn programs() -> impl Iterator<Item = &'static Program> {
+    PROGRAMS.iter().chain(BUILDERS)
+}
+
 /// Programs that do by any arguments only what their names say.
 pub(super) const PLAIN: &str = "ls cat echo pwd head tail wc cut tr nl od hexdump grep egrep fgrep \
     zgrep diff cmp comm join paste column fold fmt rev tac seq true false : sleep date cal uname \
     hostname whoami id groups who uptime df du free ps pgrep stat file basename dirname realpath \
     readlink which type md5sum sha1sum sha256sum sha512sum cksum base64 b2sum jq nproc arch tty \
     touch mkdir rmdir rm mv cp ln chmod chown truncate mktemp expr kill printenv locale getent \
-    gzip gunzip zcat bzip2 bunzip2 xz unxz zstd unzip strings nm size objdump readelf ldd \
-    rustfmt gofmt shellcheck umask ulimit exit return shift times";
+    gzip gunzip zcat bzip2 bunzip2 xz unxz rustfmt shellcheck \
+    umask ulimit exit return shift times";
 
 /// Returns true if a program runs a command that its arguments name.
 pub(in crate::tool::bash) fn is_launcher(name: &str) -> bool {
@@ -386,9 +317,11 @@ pub(in crate::tool::bash) fn table() -> String {
     };
     let mut rows =
         String::from("| program | arguments that a rule must spell out |\n| --- | --- |\n");
-    for program in PROGRAMS {
+    for program in programs() {
         let letters: Vec<_> = program.letters.chars().map(|c| format!("`-{c}`")).collect();
         let begins = code(program.begins, "").into_iter().map(|word| format!("{word}..."));
+        let strict = program.is_strict().then(|| free(program));
+        let inside = program.inside.then(|| "a path that leads out".to_owned());
         let operands = match program.operands {
             Operands::Any | Operands::Bundle => None,
             Operands::One => Some("a second file"),
@@ -401,11 +334,27 @@ pub(in crate::tool::bash) fn table() -> String {
             .chain(code(program.words, ""))
             .chain(begins)
             .chain(operands.map(str::to_owned))
+            .chain(inside)
+            .chain(strict)
             .collect();
         let names = code(program.names, "").join(", ");
         rows += &format!("| {names} | {} |\n", all.join(", "));
     }
     rows
+}
+
+/// Returns the options of a program that need not be spelled out, in words.
+#[cfg(test)]
+fn free(program: &Program) -> String {
+    let words = program.free.split(' ').chain(program.free_begins.split(' '));
+    let words = words.filter(|word| !word.is_empty()).map(|word| {
+        let more =
+            if program.free_begins.split(' ').any(|begin| begin == word) { "..." } else { "" };
+        format!("`{word}`{more}")
+    });
+    let letters = program.free_letters.chars().filter(char::is_ascii_alphanumeric);
+    let letters = letters.map(|letter| format!("`-{letter}`"));
+    format!("every option but {}", letters.chain(words).collect::<Vec<_>>().join(", "))
 }
 
 /// Options of git before its subcommand, besides `-C`.
@@ -429,7 +378,7 @@ pub(super) const GIT: &[Program] = &[
             merge-base mv name-rev notes push range-diff reflog remote reset restore \
             rev-list rev-parse revert rm shortlog show show-branch show-ref sparse-checkout \
             stash status switch symbolic-ref tag update-index var verify-commit verify-tag \
-            version whatchanged worktree write-tree",
+            version whatchanged write-tree",
         ..PROGRAM
     },
     Program { names: "clone init", letters: "uc", long: "template separate-git-dir", ..PROGRAM },
@@ -438,6 +387,7 @@ pub(super) const GIT: &[Program] = &[
     Program { names: "rebase", letters: "xs", ..PROGRAM },
     Program { names: "grep", letters: "O", ..PROGRAM },
     Program { names: "archive format-patch", letters: "o", ..PROGRAM },
+    Program { names: "worktree", words: "add move", ..PROGRAM },
     Program { names: "bisect", words: "run replay visualize view", ..PROGRAM },
     Program { names: "submodule", words: "foreach", ..PROGRAM },
 ];

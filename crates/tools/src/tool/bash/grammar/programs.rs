@@ -7,11 +7,11 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use super::call::Call;
+use super::call::{Call, is_called, spellings};
 use super::options::{
     AWK, AWK_RISKS, COMPARISONS, FIND_RISKS, FIND_RUNS, GIT, GIT_EVERY, GIT_FLAGS, GIT_GETTERS,
-    GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, PLAIN, PROGRAMS, REFUSED,
-    SED_FLAGS, SHELLS, SSH, TEE_FLAGS, XARGS, holds,
+    GIT_REMOTE, GIT_SCOPES, LAUNCHERS, Launcher, MOVERS, OTHER_SHELLS, PLAIN, REFUSED, SED_FLAGS,
+    SHELLS, SSH, TEE_FLAGS, XARGS, holds, programs,
 };
 use super::risks::{check, check_loose, curl, database, is_in, risk};
 use super::words::Word;
@@ -19,6 +19,12 @@ use super::{Parsed, Reader, Reading, may_set, scripts};
 
 /// Judges a program by its own function.
 type Judge = fn(&mut Reader, &Call) -> Parsed<()>;
+
+/// Programs that run another one which their words name, as long as a rule spells out that they do.
+const CARRIERS: &str = "uv poetry pipenv conda bundle npm npx pnpm yarn docker podman";
+
+/// Programs that run a module by `-m`, which may be that of a program.
+const MODULE_RUNNERS: &str = "python";
 
 /// Programs whose arguments no table can describe.
 const JUDGES: &[(&str, Judge)] = &[
@@ -57,9 +63,10 @@ pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Pars
     reader.moves |= is(MOVERS);
     let at = reader.reading.commands.len().saturating_sub(1);
     let call = Call { name, arguments, at, depth };
-    if let Some(program) = PROGRAMS.iter().find(|program| is(program.names)) {
+    if let Some(program) = programs().find(|program| is(program.names)) {
         check(reader, &call, name, arguments, program)?;
     }
+    carried(reader, &call)?;
     if let Some(launcher) = LAUNCHERS.iter().find(|launcher| is(launcher.names)) {
         reader.command(launch(&call, launcher)?.command, depth + 1);
     }
@@ -69,34 +76,37 @@ pub(super) fn inspect(reader: &mut Reader, words: &[Word], depth: usize) -> Pars
     }
 }
 
+/// Judges the words behind the name of a program that another one runs by it: `uv run pytest`.
+fn carried(reader: &mut Reader, call: &Call) -> Parsed<()> {
+    let is_module = is_called(call.name, MODULE_RUNNERS);
+    if !is_module && !is_called(call.name, CARRIERS) {
+        return Ok(());
+    }
+    for (at, word) in call.arguments.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|at| call.arguments.get(at));
+        let runs = |word: &Word| word.text.starts_with('-') && word.text.ends_with('m');
+        if is_module && !before.is_some_and(runs) {
+            continue;
+        }
+        let name = word.text.rsplit('/').next().unwrap_or_default();
+        if let Some(program) = programs().find(|program| is_called(name, program.names)) {
+            check(reader, call, name, &call.arguments[at + 1..], program)?;
+        }
+        if is_module {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// The names that the tables judge.
 static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let tables = [MOVERS].into_iter().chain(PROGRAMS.iter().map(|program| program.names));
+    let tables = [MOVERS].into_iter().chain(programs().map(|program| program.names));
     let tables = tables.chain(LAUNCHERS.iter().map(|launcher| launcher.names));
     let tables = tables.chain(JUDGES.iter().map(|(names, _)| *names));
     let tables = tables.chain(REFUSED.iter().map(|(names, _)| *names));
     tables.flat_map(|names| names.split(' ')).collect()
 });
-
-/// Returns the names by which a table may list a program. macOS prefixes the GNU tools with a `g`:
-/// `gfind`, `gsed`; and a name may end in a version: `python3.12`, `gcc-12`.
-fn spellings(name: &str) -> impl Iterator<Item = &str> {
-    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let unversioned = unversioned.strip_suffix('-').unwrap_or(unversioned);
-    let bare = name.strip_prefix('g');
-    let unversioned = Some(unversioned).filter(|unversioned| *unversioned != name);
-    std::iter::once(name).chain(bare).chain(unversioned)
-}
-
-/// Returns true if a program goes by one of the names, in any version.
-pub(in crate::tool::bash) fn goes_by(name: &str, names: &str) -> bool {
-    is_called(name, names)
-}
-
-/// Returns true if a program goes by one of the names.
-fn is_called(name: &str, names: &str) -> bool {
-    spellings(name).any(|name| holds(names, name))
-}
 
 /// Returns true if the tables say what a program can do by its arguments.
 pub(in crate::tool::bash) fn is_known(name: &str) -> bool {

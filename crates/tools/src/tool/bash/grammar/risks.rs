@@ -4,7 +4,8 @@
 //! turn into such an argument is an error, which makes the reading unclear.
 
 use super::call::Call;
-use super::options::{Operands, Program, holds};
+use super::options::holds;
+use super::row::{Operands, Program};
 use super::words::Word;
 use super::{Parsed, Reader};
 
@@ -54,11 +55,12 @@ pub(super) fn check(
     for (at, word) in arguments.iter().enumerate() {
         check_loose(name, word)?;
         operands += usize::from(!word.text.starts_with('-'));
-        match risky(program, &word.text, at, operands) {
-            Some(spelled) if word.literal => {
-                reader.caution(call.at, spelled, risk(name, &word.text));
+        match is_risky(program, &word.text, at, operands) {
+            true if word.literal => {
+                reader.caution(call.at, &word.text, risk(name, &word.text));
             }
-            None if only_options || word.literal => {}
+            false if only_options && !program.inside || word.literal => {}
+            false if is_certain(program, &word.text) => {}
             _ => return Err(risk(name, &word.text)),
         }
     }
@@ -79,9 +81,9 @@ fn script(reader: &mut Reader, call: &Call, program: &Program) -> Parsed<()> {
             break;
         } else if !text.starts_with('-') {
             return Ok(());
-        } else if let Some(spelled) = risky(program, text, 0, 0) {
+        } else if is_risky(program, text, 0, 0) {
             // It may take the place of the script.
-            reader.caution(call.at, spelled, risk(call.name, text));
+            reader.caution(call.at, text, risk(call.name, text));
             return Ok(());
         } else if !holds(program.harmless, text) {
             return Err(format!("`{} {text}` is not understood", call.name));
@@ -90,27 +92,69 @@ fn script(reader: &mut Reader, call: &Call, program: &Program) -> Parsed<()> {
     Err(format!("`{}` runs what it reads", call.name))
 }
 
-/// Returns what a rule must hold to allow a word, if the table names it.
-fn risky<'t>(program: &Program, text: &'t str, at: usize, operands: usize) -> Option<&'t str> {
+/// Returns true if what expansion makes of an operand is one that does no harm, whatever it is.
+fn is_certain(program: &Program, text: &str) -> bool {
+    let may_lead_out =
+        text.contains(['$', '{', '~']) || text.starts_with('.') || text.contains("/.");
+    program.is_strict()
+        && program.words.is_empty()
+        && program.operands == Operands::Any
+        && !text.starts_with(['-', '@', '+'])
+        && !(program.inside && may_lead_out)
+}
+
+/// Returns true if a rule must hold a word to allow it. The rule holds the whole of it: `--output=x`.
+fn is_risky(program: &Program, text: &str, at: usize, operands: usize) -> bool {
     let option = text.split('=').next().unwrap_or_default();
     let long = option.strip_prefix("--").filter(|long| !long.is_empty());
     let names = |cluster: &str| cluster.contains(|c| program.letters.contains(c));
     let begins = |start: &str| !start.is_empty() && text.starts_with(start);
     if holds(program.words, option) || long.is_some_and(|long| is_long(program, long)) {
-        return Some(option);
+        return true;
     }
-    let refused = program.begins.split(' ').any(begins)
+    program.begins.split(' ').any(begins)
         || match (long, text.strip_prefix('-')) {
             (Some(_), _) => false,
             (None, Some(cluster)) => names(cluster),
             (None, None) => match program.operands {
                 Operands::Any | Operands::Script => false,
-                Operands::Bundle => at == 0 && names(text),
+                Operands::Bundle => {
+                    at == 0
+                        && (names(text) || program.is_strict() && cluster(program, text).is_none())
+                }
                 Operands::One => operands > 1,
                 Operands::NoAssignments => text.contains('='),
             },
-        };
-    refused.then_some(text)
+        }
+        || program.is_strict() && !is_free(program, text)
+}
+
+/// Returns true if a word is no option, or one that is listed as harmless, and leads nowhere that counts.
+fn is_free(program: &Program, text: &str) -> bool {
+    let leads_out = |path: &str| {
+        program.inside && (path.starts_with(['/', '~']) || path.split('/').any(|part| part == ".."))
+    };
+    let Some(letters) = text.strip_prefix('-').filter(|rest| !matches!(*rest, "" | "-")) else {
+        return !leads_out(text);
+    };
+    let (option, value) = text.split_once('=').unwrap_or((text, ""));
+    let begins = |start: &str| !start.is_empty() && text.starts_with(start);
+    if holds(program.free, option) || program.free_begins.split(' ').any(begins) {
+        return !leads_out(value);
+    }
+    cluster(program, letters).is_some_and(|value| !leads_out(value))
+}
+
+/// Returns the value of joined letters that all are harmless, empty if there is none.
+fn cluster<'t>(program: &Program, letters: &'t str) -> Option<&'t str> {
+    for (at, letter) in letters.char_indices() {
+        let (_, after) =
+            program.free_letters.split_once(letter).filter(|_| letter.is_ascii_alphanumeric())?;
+        if after.starts_with(':') {
+            return letters.get(at + 1..);
+        }
+    }
+    Some("")
 }
 
 /// Returns true if a long option, or what it is short for, is in the table.

@@ -528,7 +528,7 @@ const ORDINARY: &[(&str, &[&str], &[&str])] = &[
     ("sed -e 's/a/b/g; /x/d' -e '$p' x", &["sed -e 's/a/b/g; /x/d' -e $p x"], &[]),
     ("sed -E 's|[a-z]+/|\\1|2' x", &["sed -E s|[a-z]+/|\\1|2 x"], &[]),
     ("awk -F: '{ print $1 }' /etc/passwd", &["awk -F: '{ print $1 }' /etc/passwd"], &[]),
-    ("tar czf x.tgz src", &["tar czf x.tgz src"], &[]),
+    ("tar xzf x.tgz src", &["tar xzf x.tgz src"], &[]),
     ("tar --extract --file x.tar", &["tar --extract --file x.tar"], &[]),
     ("sort -k2 -n x | uniq -c", &["sort -k2 -n x", "uniq -c"], &[]),
     ("ssh -p 22 me@host ls '-l'", &["ssh -p 22 me@host ls -l"], &[]),
