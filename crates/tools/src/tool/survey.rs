@@ -251,9 +251,11 @@ impl Survey {
 
     /// Notes the parts of a folder of another version-control system.
     fn store(&mut self, root: &Path, path: &Path, store: &Store) {
-        for part in store.parts {
+        let parts = store.parts.iter().map(|part| (part, false));
+        for (part, is_file) in parts.chain(store.files.iter().map(|file| (file, true))) {
             let path = path.join(part);
-            if root.join(&path).symlink_metadata().is_ok() {
+            let found = root.join(&path).symlink_metadata();
+            if found.is_ok_and(|found| !is_file || !found.is_dir()) {
                 self.note(path, RunBy { program: store.program, protected: true });
             }
         }

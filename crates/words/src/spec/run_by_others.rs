@@ -158,7 +158,7 @@ const PROTECTED_PATTERNS: [(&str, &str); 5] = [
 
 /// The parts of a folder of git that decide which programs git runs and where it looks. The other
 /// parts are written by every commit.
-const GIT_PARTS: [&str; 12] = [
+const GIT_PARTS: [&str; 15] = [
     "config",
     "config.worktree",
     "hooks",
@@ -171,6 +171,10 @@ const GIT_PARTS: [&str; 12] = [
     "sequencer",
     "rebase-merge",
     "rebase-apply",
+    // Where Sapling works in a repository of git, these are its settings.
+    "sl/config",
+    "sl/config-not-shared",
+    "sl/sharedpath",
 ];
 
 /// The parts of a folder of git that can be masked where they do not exist. `commondir` is not one:

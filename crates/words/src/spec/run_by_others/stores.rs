@@ -14,6 +14,9 @@ pub struct Store {
     /// The parts that name programs, or say where others that do are read. What else is in it is written by
     /// every commit.
     pub parts: &'static [&'static str],
+    /// The names in it that decide where such programs are read if they are files, and are written by every
+    /// commit if they are folders.
+    pub files: &'static [&'static str],
 }
 
 /// The folders, beside that of git.
@@ -30,13 +33,30 @@ pub const STORES: &[Store] = &[
             "workspace-config.toml",
             "workspace-config-id",
         ],
+        // In a second workspace it says where the repository is.
+        files: &["repo"],
     },
-    Store { folder: ".hg", program: "hg", parts: &["hgrc", "hgrc-not-shared", "sharedpath"] },
-    Store { folder: ".sl", program: "sl", parts: &["config", "config-not-shared", "sharedpath"] },
+    Store {
+        folder: ".hg",
+        program: "hg",
+        parts: &["hgrc", "hgrc-not-shared", "sharedpath"],
+        files: &[],
+    },
+    Store {
+        folder: ".sl",
+        program: "sl",
+        parts: &["config", "config-not-shared", "sharedpath"],
+        files: &[],
+    },
     // Hooks of a record.
-    Store { folder: ".pijul", program: "pijul", parts: &["config"] },
+    Store { folder: ".pijul", program: "pijul", parts: &["config"], files: &[] },
     // Default options, with `prehook` and `posthook`, and the command of `test`.
-    Store { folder: "_darcs", program: "darcs", parts: &["prefs/defaults", "prefs/prefs"] },
+    Store {
+        folder: "_darcs",
+        program: "darcs",
+        parts: &["prefs/defaults", "prefs/prefs"],
+        files: &[],
+    },
     // Commands after a commit, and the branch whose settings are read.
     Store {
         folder: ".bzr",
@@ -47,12 +67,14 @@ pub const STORES: &[Store] = &[
             "control.conf",
             "repository/shared-storage",
         ],
+        files: &[],
     },
     // Scripts that `repo` itself consists of, and the hooks of a manifest.
     Store {
         folder: ".repo",
         program: "repo",
         parts: &["repo", "manifests", "manifest.xml", "local_manifests", "project-objects"],
+        files: &[],
     },
 ];
 
@@ -65,7 +87,8 @@ pub fn store(name: &OsStr) -> Option<&'static Store> {
 impl Store {
     /// Returns true if a path in the folder is, or lies in, a part that decides what runs.
     pub(super) fn decides(&self, inner: &[&OsStr]) -> bool {
-        self.parts.iter().any(|part| begins(part, inner))
+        let is_file = inner.len() == 1 && self.files.iter().any(|file| begins(file, inner));
+        is_file || self.parts.iter().any(|part| begins(part, inner))
     }
 }
 
