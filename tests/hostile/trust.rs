@@ -177,7 +177,7 @@ fn each_thing_outside_is_named() {
             "[providers.a]\nkind = 'openai'\nheaders = { X_Forwarded_Host = { env = 'CI' } }\n\
              [tasks.t]\nrun = 'true'\n"
                 .to_owned(),
-            "have the header `X_Forwarded_Host`, which can say where they go",
+            "have the header `X_Forwarded_Host`, which may say where they go",
         ),
         (
             "[providers.a]\nkind = 'openai'\napi_key = { env = 'GITHUB_TOKEN' }\n\

@@ -193,7 +193,7 @@ fn headers_of_address(name: &str, provider: &Provider, setting: Setting<'_>) {
             HeaderValue::Read(_) => String::new(),
         };
         let text = format!(
-            "requests of provider `{name}` have the header `{}`{value}, which can say where they go or \
+            "requests of provider `{name}` have the header `{}`{value}, which may say where they go or \
              who sends them",
             header.name
         );

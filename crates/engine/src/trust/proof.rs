@@ -1,6 +1,6 @@
 //! The key by which a person's answers that lie in the folders of runs are known: a text there may have been
 //! written by anybody, and only this user can make its proof. The key is a file beside the store of trust,
-//! which no command reads.
+//! which no command reads unless the workspace holds it, as the home itself does.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind, Read};

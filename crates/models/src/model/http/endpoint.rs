@@ -140,18 +140,19 @@ pub enum HeaderRole {
     /// Where a request begins, ends and how it is packed: one that lies splits it into two. No endpoint has such
     /// a header.
     Framing,
-    /// Where a request goes, or who is said to send it.
+    /// Where a request goes, or who is said to send it; or nobody knows what.
     Address,
-    /// Nothing.
+    /// Nothing of both.
     Content,
 }
 
-/// The headers that frame a message (RFC 9110, sections 6.4, 7.6 and 10.1; RFC 9112, section 6).
-const FRAMING: [&str; 10] = [
+/// The headers that frame a message (RFC 9110, sections 6.4, 7.6 and 10.1; RFC 9112, section 6; RFC 7540, section 3.2.1).
+const FRAMING: [&str; 11] = [
     "connection",
     "content-encoding",
     "content-length",
     "expect",
+    "http2-settings",
     "keep-alive",
     "proxy-connection",
     "te",
@@ -160,31 +161,33 @@ const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
-/// Words in the name of a header by which servers and gateways choose the next server, or learn who asks:
-/// `host`, `x-forwarded-for`, `proxy-authorization`, `helicone-target-url`, `x-portkey-custom-host`.
-const ADDRESS_WORDS: [&str; 22] = [
-    "address",
-    "authority",
-    "backend",
-    "base",
-    "client",
-    "destination",
-    "domain",
-    "endpoint",
-    "forward",
-    "forwarded",
-    "host",
-    "ip",
-    "origin",
-    "proxy",
-    "redirect",
-    "rewrite",
-    "route",
-    "server",
-    "target",
-    "upstream",
-    "uri",
-    "url",
+/// Headers that say nothing of where a request goes: keys, versions and features of services, and what a client
+/// tells of itself. A name that ends in `-` stands for all that begin so. Servers and gateways invent headers
+/// that choose the next server (`x-portkey-custom-host`, `x-baseurl`, `x-http-method-override`), so that no list
+/// of those would be whole: what is not here may be one.
+const CONTENT: [&str; 22] = [
+    "accept",
+    "accept-language",
+    "anthropic-beta",
+    "anthropic-version",
+    "anthropic-dangerous-direct-browser-access",
+    "api-key",
+    "api-version",
+    "authorization",
+    "cf-aig-authorization",
+    "http-referer",
+    "idempotency-key",
+    "openai-",
+    "referer",
+    "traceparent",
+    "tracestate",
+    "user-agent",
+    "x-api-key",
+    "x-api-version",
+    "x-goog-api-key",
+    "x-request-id",
+    "x-stainless-",
+    "x-title",
 ];
 
 impl HeaderRole {
@@ -194,10 +197,13 @@ impl HeaderRole {
         let name = name.to_ascii_lowercase().replace(['_', '.'], "-");
         if FRAMING.contains(&name.as_str()) {
             Self::Framing
-        } else if name == "via" || name.split('-').any(|word| ADDRESS_WORDS.contains(&word)) {
-            Self::Address
-        } else {
+        } else if CONTENT.iter().any(|known| match known.ends_with('-') {
+            true => name.starts_with(known),
+            false => name == *known,
+        }) {
             Self::Content
+        } else {
+            Self::Address
         }
     }
 }
@@ -311,7 +317,17 @@ mod tests {
             ("http-referer", Content),
             ("x-title", Content),
             ("authorization", Content),
-            ("x-ghost", Content),
+            ("x-stainless-lang", Content),
+            ("x-api-key", Content),
+            ("x-ghost", Address),
+            ("x-hostname", Address),
+            ("x-baseurl", Address),
+            ("x-forwardedhost", Address),
+            ("x-rewriteurl", Address),
+            ("x-portkey-config", Address),
+            ("x-http-method-override", Address),
+            ("x-api-key-host", Address),
+            ("HTTP2-Settings", Framing),
         ] {
             assert_eq!(HeaderRole::of(name), role, "{name}");
         }
