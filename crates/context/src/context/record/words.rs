@@ -3,10 +3,11 @@
 //! Pure. [`Uses`] counts the lines and words that an agent writes into its own tool calls: an agent
 //! is likely to use again what it used before.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
+use ahash::RandomState;
 use regex::Regex;
 use serde_json::Value;
 
@@ -27,16 +28,70 @@ static VALUE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Returns the words of a text: names, paths and words of prose of six characters or more.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
-    let runs = text.split(move |c: char| !is_part(c));
-    runs.filter_map(|run| {
-        let begins = run.find(|c: char| c.is_alphabetic() || c == '_')?;
+    Runs { text, at: 0 }.filter_map(|run| {
+        let begins = match run.as_bytes() {
+            [b'a'..=b'z' | b'A'..=b'Z' | b'_', ..] => 0,
+            _ => run.find(|c: char| c.is_alphabetic() || c == '_')?,
+        };
         let word = &run[begins..];
-        (word.chars().take(WORD_CHARS).count() == WORD_CHARS)
+        // A text has at most as many characters as bytes.
+        let is_long = word.len() >= WORD_CHARS
+            && (word.is_ascii() || word.chars().take(WORD_CHARS).count() == WORD_CHARS);
+        is_long
             .then(|| word.trim_end_matches(['.', '/', '-']))
             .filter(|word| !word.is_empty())
     })
 }
+
+/// The runs of characters that words consist of.
+struct Runs<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Runs<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let mut begin = self.at;
+        loop {
+            let Some((is_part, width)) = part(self.text, self.at) else {
+                // The last run, if the text ends with one.
+                let run = &self.text[begin..];
+                return (!run.is_empty()).then_some(run);
+            };
+            if !is_part && begin < self.at {
+                let run = &self.text[begin..self.at];
+                self.at += width;
+                return Some(run);
+            }
+            self.at += width;
+            if !is_part {
+                begin = self.at;
+            }
+        }
+    }
+}
+
+/// Returns whether the character at this place is part of a word, and its bytes; `None` at the end.
+fn part(text: &str, at: usize) -> Option<(bool, usize)> {
+    match *text.as_bytes().get(at)? {
+        byte if byte.is_ascii() => Some((PARTS[usize::from(byte)], 1)),
+        _ => text[at..].chars().next().map(|c| (c.is_alphanumeric(), c.len_utf8())),
+    }
+}
+
+/// For each ASCII character, whether it is part of a word.
+const PARTS: [bool; 128] = {
+    let mut parts = [false; 128];
+    let mut at = 0;
+    while at < parts.len() {
+        let byte = at as u8;
+        parts[at] = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-');
+        at += 1;
+    }
+    parts
+};
 
 /// Returns the numbers of three digits and more, hashes and versions in a text.
 pub fn values(text: &str) -> impl Iterator<Item = &str> {
@@ -91,78 +146,121 @@ pub struct Use {
 /// it said.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
-    lines: HashMap<u64, Use>,
-    words: HashMap<u64, Use>,
-    seen: HashMap<u64, Use>,
-    said: HashMap<u64, Use>,
+    lines: Counts,
+    words: Counts,
+    seen: Counts,
+    said: Counts,
 }
 
 impl Uses {
     /// Adds the arguments of a call of this message.
     pub fn note_call(&mut self, message: u64, input: &str) {
-        note(&mut self.lines, message, lines(input));
-        note(&mut self.words, message, words(input));
+        self.lines.note(message, lines(input));
+        self.words.note(message, words(input));
     }
 
     /// Adds a result of this message.
     pub fn note_result(&mut self, message: u64, content: &str) {
-        note(&mut self.seen, message, words(content));
+        self.seen.note(message, words(content));
     }
 
     /// Adds what the agent said in this message.
     pub fn note_said(&mut self, message: u64, text: &str) {
-        note(&mut self.said, message, words(text));
+        self.said.note(message, words(text));
     }
 
     /// Returns the use of a word in what the agent said.
     #[must_use]
     pub fn in_said(&self, word: &str) -> Use {
-        self.said.get(&key(word)).copied().unwrap_or_default()
+        self.said.of(word)
     }
 
     /// Returns the use of a word in results.
     #[must_use]
     pub fn in_results(&self, word: &str) -> Use {
-        self.seen.get(&key(word)).copied().unwrap_or_default()
+        self.seen.of(word)
     }
 
     /// Returns the use of a line in calls.
     #[must_use]
     pub fn of_line(&self, line: &str) -> Use {
-        self.lines.get(&key(line)).copied().unwrap_or_default()
+        self.lines.of(line)
     }
 
     /// Returns the use of a word in calls.
     #[must_use]
     pub fn of_word(&self, word: &str) -> Use {
-        self.words.get(&key(word)).copied().unwrap_or_default()
+        self.words.of(word)
     }
 }
 
-fn key(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+/// The uses of lines or words, by the hashes of their texts.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    uses: HashMap<u64, Counted, BuildHasherDefault<Hashed>>,
+    /// Number of calls or results so far.
+    notes: u32,
 }
 
-fn note<'a>(uses: &mut HashMap<u64, Use>, message: u64, items: impl Iterator<Item = &'a str>) {
-    let once: HashSet<&str> = items.collect();
-    for item in once {
-        let used = uses.entry(key(item)).or_default();
-        used.count += 1;
-        used.last = message;
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    count: u32,
+    /// Number of the last call or result that held it: each counts once.
+    note: u32,
+    last: u64,
+}
+
+impl Counts {
+    fn note<'a>(&mut self, message: u64, items: impl Iterator<Item = &'a str>) {
+        self.notes = self.notes.wrapping_add(1);
+        for item in items {
+            let used = self.uses.entry(KEYS.hash_one(item)).or_default();
+            if used.count == 0 || used.note != self.notes {
+                used.count += 1;
+            }
+            (used.note, used.last) = (self.notes, message);
+        }
+        if self.uses.len() > MOST_USES {
+            let mut ages: Vec<u64> = self.uses.values().map(|used| used.last).collect();
+            let middle = ages.len() / 2;
+            let (_, median, _) = ages.select_nth_unstable(middle);
+            let median = *median;
+            self.uses.retain(|_, used| used.last > median);
+        }
     }
-    if uses.len() > MOST_USES {
-        let mut ages: Vec<u64> = uses.values().map(|used| used.last).collect();
-        let middle = ages.len() / 2;
-        let (_, median, _) = ages.select_nth_unstable(middle);
-        let median = *median;
-        uses.retain(|_, used| used.last > median);
+
+    fn of(&self, item: &str) -> Use {
+        let used = self.uses.get(&KEYS.hash_one(item)).copied().unwrap_or_default();
+        Use { count: used.count, last: used.last }
+    }
+}
+
+/// The secret of the hashes: whoever writes the texts cannot choose words whose hashes meet.
+static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// The hash of a key that is a hash itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        // Keys of other types are not hashed with it; all of their bytes count all the same.
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -170,6 +268,37 @@ mod tests {
         let found: Vec<_> =
             words("see src/lib.rs: 12parse_all(x), naïveté in it. a-b-c-d").collect();
         assert_eq!(found, ["src/lib.rs", "parse_all", "naïveté", "a-b-c-d"]);
+    }
+
+    /// The words as a plain reading of the rule gives them.
+    fn plain(text: &str) -> Vec<&str> {
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '/' | '-');
+        let runs = text.split(move |c: char| !is_part(c));
+        let words = runs.filter_map(|run| {
+            let word = &run[run.find(|c: char| c.is_alphabetic() || c == '_')?..];
+            let is_long = word.chars().take(WORD_CHARS).count() == WORD_CHARS;
+            is_long.then(|| word.trim_end_matches(['.', '/', '-'])).filter(|word| !word.is_empty())
+        });
+        words.collect()
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_found_in_any_text(
+            parts in prop::collection::vec("[a-z_./0-9-]{0,9}|[ \\n,(]{1,2}|[äé漢٣ª🚀ǅ_]{1,7}", 0..12),
+        ) {
+            let text = parts.concat();
+            prop_assert_eq!(words(&text).collect::<Vec<_>>(), plain(&text), "{:?}", text);
+        }
+    }
+
+    #[test]
+    fn a_call_counts_once_and_several_of_a_message_count_each() {
+        let mut uses = Uses::default();
+        uses.note_call(0, "parse_all parse_all");
+        assert_eq!(uses.of_word("parse_all"), Use { count: 1, last: 0 });
+        uses.note_call(0, "parse_all");
+        assert_eq!(uses.of_word("parse_all"), Use { count: 2, last: 0 });
     }
 
     #[test]
@@ -181,7 +310,7 @@ mod tests {
         for message in 0..(MOST_USES as u64 + 10) {
             uses.note_result(message, &format!("word-{message}"));
         }
-        assert!(uses.seen.len() <= MOST_USES);
+        assert!(uses.seen.uses.len() <= MOST_USES);
         assert_eq!(uses.in_results(&format!("word-{}", MOST_USES + 9)).count, 1);
     }
 }
