@@ -446,7 +446,7 @@ impl Machine {
         let was_paused = std::mem::replace(&mut self.paused, reply.stop == StopReason::PauseTurn);
         self.provider.take_note(reply);
         if !message.content.is_empty() {
-            self.push(reply.message.clone(), event)?;
+            self.view.push_read(reply.message.clone(), &message);
         }
         if self.continuations == 0 {
             self.answer.clear();

@@ -6,6 +6,7 @@
 pub mod media;
 mod read;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +62,12 @@ impl Json {
     /// Returns an error if the document does not have the form of `T`.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.as_str())
+    }
+
+    /// Reads the document as a block of a message; what is no known block is kept verbatim.
+    #[must_use]
+    pub fn block(&self) -> Block {
+        Block::read(&self.0)
     }
 
     /// Returns the document as a tree of values.
@@ -307,11 +314,17 @@ impl ToolResult {
     /// Returns the content as text: of a list of blocks, the text blocks.
     #[must_use]
     pub fn text(&self) -> String {
+        self.as_text().into_owned()
+    }
+
+    /// Does the same as [`text`](Self::text), and copies nothing if the content is a text.
+    #[must_use]
+    pub fn as_text(&self) -> Cow<'_, str> {
         match &self.content {
-            ResultContent::Text(text) => text.clone(),
+            ResultContent::Text(text) => Cow::Borrowed(text),
             ResultContent::Blocks(json) => match json.decode::<Vec<Block>>() {
-                Ok(content) => Message { role: Role::User, content }.text(),
-                Err(_) => String::new(),
+                Ok(content) => Cow::Owned(Message { role: Role::User, content }.text()),
+                Err(_) => Cow::Borrowed(""),
             },
         }
     }

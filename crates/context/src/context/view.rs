@@ -143,9 +143,12 @@ impl View {
     /// # Errors
     /// Returns an error if `json` is not a message.
     pub fn push(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        let message = Message::read(json.as_str())?;
-        self.add(Entry::of(json, &message), &message);
-        Ok(())
+        Message::read(json.as_str()).map(|message| self.push_read(json, &message))
+    }
+
+    /// Appends a message of the conversation that the caller has read: `message` is what `json` says.
+    pub fn push_read(&mut self, json: Json, message: &Message) {
+        self.add(Entry::of(json, message), message);
     }
 
     /// Appends the prompt of the task that the agent was started for. [`View::task`] finds it as
@@ -380,7 +383,7 @@ impl View {
         for block in &decoded.content {
             match block {
                 Block::ToolUse(call) => uses.note_call(message, &strings_of(&call.input)),
-                Block::ToolResult(result) => uses.note_result(message, &result.text()),
+                Block::ToolResult(result) => uses.note_result(message, &result.as_text()),
                 Block::Text(text) if decoded.role == Role::Assistant => {
                     uses.note_said(message, text);
                 }

@@ -7,7 +7,7 @@ use crate::context::layers::read_state::Read;
 use crate::context::view::View;
 use crate::failure::{Failure, FailureKind};
 use crate::id::CallKey;
-use crate::message::{Block, Json, ResultContent, Role, ToolCall, ToolResult};
+use crate::message::{Block, Json, Message, ResultContent, Role, ToolCall, ToolResult};
 use crate::output::Output;
 use crate::own_tool::Callee;
 use crate::spec::sandbox::limit_passed;
@@ -75,7 +75,20 @@ pub(super) struct CallState {
     pub(super) intended: Option<(CallKey, Effect)>,
     /// Record of the latest beginning of the call.
     pub(super) started: Option<ToolStarted>,
-    pub(super) result: Option<Json>,
+    pub(super) result: Option<CallResult>,
+}
+
+/// The result of a call: its block as it was recorded, and what that says.
+#[derive(Clone, Debug)]
+pub(super) struct CallResult {
+    pub(super) json: Json,
+    pub(super) block: Block,
+}
+
+impl CallResult {
+    pub(super) fn of(json: Json) -> Self {
+        Self { block: json.block(), json }
+    }
 }
 
 impl CallState {
@@ -174,23 +187,23 @@ pub(super) fn take_stock(
     inventory: &mut Inventory,
     view: &mut View,
     (call, callee): (&ToolCall, &Callee),
-    finished: &ToolFinished,
+    (source, block): (ResultSource, &Block),
 ) {
-    if finished.source == ResultSource::Unchanged {
+    if source == ResultSource::Unchanged {
         inventory.read_again(call, view);
     } else if Inventory::follows(call, callee)
-        && let Ok(Block::ToolResult(result)) = finished.block.decode()
+        && let Block::ToolResult(result) = block
     {
         // All results of a turn go into the message that comes next.
-        inventory.note(view.next_message(), call, callee, &result);
+        inventory.note(view.next_message(), call, callee, result);
     }
 }
 
 /// Returns the outcome of an agent that ran one command.
 #[must_use]
 pub fn command_outcome(finished: &ToolFinished) -> Outcome {
-    let text = match finished.block.decode::<Block>() {
-        Ok(Block::ToolResult(result)) => result.text(),
+    let text = match finished.block.block() {
+        Block::ToolResult(result) => result.text(),
         _ => String::new(),
     };
     let output = Output { text, stored: finished.stored.clone() };
@@ -218,14 +231,17 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
 }
 
 /// Returns the user message that carries the results of one turn, with their encoded blocks as they
-/// are.
-pub(super) fn results_message(blocks: &[Json]) -> Json {
+/// are, and what it says: no block is encoded or read again.
+pub(super) fn results_message(results: Vec<CallResult>) -> (Json, Message) {
     #[derive(Serialize)]
     struct Results<'a> {
         role: Role,
         content: &'a [Json],
     }
-    Json::encode(&Results { role: Role::User, content: blocks })
+    let (encoded, content): (Vec<_>, Vec<_>) =
+        results.into_iter().map(|CallResult { json, block }| (json, block)).unzip();
+    let json = Json::encode(&Results { role: Role::User, content: &encoded });
+    (json, Message { role: Role::User, content })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Takes the results of tool calls: those that the machine itself acts on, and the message that holds
 //! the results of a whole turn.
 
-use super::calls::{self, results_message};
+use super::calls::{self, CallResult, results_message};
 use super::hand_over::HAND_OVER;
 use super::{IllegalEvent, Machine, Phase};
 use crate::event::Event;
@@ -25,7 +25,8 @@ impl Machine {
         if state.result.is_some() {
             return Err(illegal("the call already has a result"));
         }
-        state.result = Some(finished.block.clone());
+        let result = state.result.insert(CallResult::of(finished.block.clone()));
+        let result = (finished.source, &result.block);
         self.shortfalls.count(finished);
         let (call, callee) = (&state.call, &state.callee);
         if finished.fails_agent {
@@ -41,7 +42,7 @@ impl Machine {
             }
             _ => {}
         }
-        calls::take_stock(&mut self.inventory, &mut self.view, (call, callee), finished);
+        calls::take_stock(&mut self.inventory, &mut self.view, (call, callee), result);
         if self.calls.iter().any(|call| call.result.is_none()) {
             return Ok(());
         }
@@ -50,15 +51,18 @@ impl Machine {
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
-        let mut blocks: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
+        let mut results: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
         self.phase = match (self.fails_for.take(), self.gave_up.take()) {
             (Some(tool), _) => Phase::Ending(self.failed_for(&tool)),
             (None, Some(reason)) => Phase::Ending(self.given_up(&reason)),
             (None, None) => Phase::Ready,
         };
         if self.hands_over() {
-            blocks.push(Json::encode(&Block::Text(HAND_OVER.to_owned())));
+            let block = Block::Text(HAND_OVER.to_owned());
+            results.push(CallResult { json: Json::encode(&block), block });
         }
-        self.push(results_message(&blocks), event)
+        let (json, message) = results_message(results);
+        self.view.push_read(json, &message);
+        Ok(())
     }
 }

@@ -31,7 +31,7 @@ struct BlockIn<'a, C> {
 }
 
 impl Block {
-    fn read(raw: &RawValue) -> Self {
+    pub(super) fn read(raw: &RawValue) -> Self {
         // An unknown block may use our keys with other types, so a mismatch keeps it verbatim.
         let Ok(block) = serde_json::from_str::<BlockIn<'_, TextOr<IgnoredAny>>>(raw.get()) else {
             return Self::read_result_of_blocks(raw);

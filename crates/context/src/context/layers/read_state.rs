@@ -72,7 +72,7 @@ impl Read {
         let Ok(message) = slot.entry.json.decode::<Message>() else { return false };
         let mut results = message.tool_results();
         let result = results.find(|result| result.tool_use_id == self.call);
-        result.is_some_and(|result| blake3::hash(result.text().as_bytes()) == self.hash)
+        result.is_some_and(|result| blake3::hash(result.as_text().as_bytes()) == self.hash)
     }
 }
 
@@ -84,7 +84,7 @@ impl ReadState {
     /// Notes the result of a successful read.
     pub(super) fn read(&mut self, message: u64, call: &ToolCall, result: &ToolResult) {
         let Some(range) = Range::of(call) else { return };
-        let hash = blake3::hash(result.text().as_bytes());
+        let hash = blake3::hash(result.as_text().as_bytes());
         self.0.insert(range, Read { message, call: call.id.clone(), hash });
     }
 
