@@ -267,7 +267,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
         form: Default::default(),
         judged: None,
     };
-    let (_, ended) = Actor::spawn(None, agent, folded).await.expect("starts");
+    let (_, ended) = Actor::spawn(None, agent, Box::new(folded)).await.expect("starts");
     until(|| ended.is_finished()).await;
     journal.records()
 }

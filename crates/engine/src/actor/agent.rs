@@ -130,21 +130,22 @@ enum Ending {
 
 impl Actor for Agent {
     type Msg = AgentMsg;
-    type State = State;
-    type Arguments = Folded;
+    // Both in boxes: ractor moves them several times while it starts an actor.
+    type State = Box<State>;
+    type Arguments = Box<Folded>;
 
     async fn pre_start(
         &self,
         myself: ActorRef<AgentMsg>,
-        folded: Folded,
-    ) -> Result<State, ActorProcessingErr> {
-        let Folded { machine, talk, past, requested_ms, lost } = folded;
+        folded: Box<Folded>,
+    ) -> Result<Box<State>, ActorProcessingErr> {
+        let Folded { machine, talk, past, requested_ms, lost } = *folded;
         let definition = talk.as_ref().map(|talk| &talk.briefing.spec.name);
         let span = spans::agent(&self.services.span, &self.task, &self.id, definition);
         // The address comes before `Go`: an answer to the first step must find the agent.
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
-        Ok(State {
+        Ok(Box::new(State {
             machine,
             past,
             talk,
@@ -167,14 +168,14 @@ impl Actor for Agent {
             requested_ms,
             processor: Arc::default(),
             lost,
-        })
+        }))
     }
 
     async fn handle(
         &self,
         myself: ActorRef<AgentMsg>,
         message: AgentMsg,
-        state: &mut State,
+        state: &mut Box<State>,
     ) -> Result<(), ActorProcessingErr> {
         match message {
             AgentMsg::Go => self.advance(&myself, state),

@@ -60,11 +60,14 @@ impl Supervisor {
                 // failed, and then the run ends anyway.
                 let _ = state.proposals.send(drafts);
             }
-            Action::Spawn { agent, born } => self.spawn_new(myself, state, agent, born).await,
+            // In boxes, as what a handler holds by value is copied with each message of its actor.
+            Action::Spawn { agent, born } => {
+                Box::pin(self.spawn_new(myself, state, agent, born)).await;
+            }
             Action::Fold(agent) => self.fold(myself, state, agent),
             Action::Start(agent) => {
                 if let Some(Folding::Done(folded)) = state.folding.remove(&agent) {
-                    self.spawn(myself, state, agent, *folded).await;
+                    Box::pin(self.spawn(myself, state, agent, folded)).await;
                 }
             }
             Action::End { agent, outcome } => mail(state, &agent, AgentMsg::End(outcome)),
@@ -226,7 +229,7 @@ impl Supervisor {
         // The record is in memory, so the journal is not read. The first agent of a definition
         // still reads the descriptions of its skills from the disk.
         match Folded::of(&self.services, &agent, &vec![born].into()) {
-            Ok(folded) => self.spawn(myself, state, agent, folded).await,
+            Ok(folded) => self.spawn(myself, state, agent, Box::new(folded)).await,
             Err(error) => Self::not_started(state, &agent, error.to_string()),
         }
     }
@@ -236,7 +239,7 @@ impl Supervisor {
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         id: AgentId,
-        folded: Folded,
+        folded: Box<Folded>,
     ) {
         let run = state.machine.state();
         let Some(status) = run.agents().get(&id) else { return };
