@@ -25,9 +25,17 @@ pub fn records_outside(sources: &Sources) -> Option<PathBuf> {
     })
 }
 
+/// Returns true if a file may set the folder: by its table, which an escape may spell, or by a file that it
+/// includes.
+fn may_set(text: &str) -> bool {
+    ["state", "include", "\\"].iter().any(|word| text.contains(word))
+}
+
 /// Reads the settings of a file that need not be valid or exist.
 fn with_settings<T>(sources: &Sources, read: impl FnOnce(&Settings, &Path) -> T) -> T {
-    let text = named(sources, files::text_of(&sources.file).unwrap_or_default());
+    let text = files::text_of(&sources.file).unwrap_or_default();
+    // A long file that cannot set the folder is not parsed for it.
+    let text = named(sources, if may_set(&text) { text } else { String::new() });
     let (mut places, ignored) = (Places::default(), Problems::default());
     let tree = places.parse(&text).unwrap_or_default();
     let header = Header::read_keys(&tree, &places);
