@@ -46,7 +46,35 @@ pub fn parse(text: &str) -> Option<i64> {
     if bytes.len() != LEN || (bytes[10], bytes[19], bytes[23]) != (b'T', b'.', b'Z') {
         return None;
     }
-    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+    usual(bytes).or_else(|| text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond))
+}
+
+/// Reads a stamp of a day that every month has, which is nearly each. A journal has one on each line.
+fn usual(bytes: &[u8]) -> Option<i64> {
+    if (bytes[4], bytes[7], bytes[13], bytes[16]) != (b'-', b'-', b':', b':') {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        bytes[from..to].iter().try_fold(0, |sum: i64, byte| {
+            byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'))
+        })
+    };
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    let milliseconds = number(20, 23)?;
+    let is_usual = (1970..9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=28).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60;
+    // A year counts from March here, so that the leap day is its last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    // The days from the first of March of the year 0 to the beginning of 1970.
+    let days = days - 719_468;
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    is_usual.then_some(seconds * 1_000 + milliseconds)
 }
 
 #[cfg(test)]
@@ -73,7 +101,7 @@ mod tests {
     #[test]
     fn other_texts_are_refused() {
         for bad in
-            ["", "2026-11-18T02:14:05Z", "2026-13-18T02:14:05.123Z", "2026-11-18 02:14:05.123Z"]
+            ["", "2026-11-18T02:14:05Z", "2026-11-18T02:14+05.123Z", "2026-11-1 T02:14:05.123Z", "2026-13-18T02:14:05.123Z", "2026-11-18 02:14:05.123Z"]
         {
             assert_eq!(parse(bad), None, "{bad}");
         }
