@@ -105,7 +105,7 @@ pub fn estimate(text: &str) -> u64 {
     let mut scan = Scan { last: Last::Nothing, before: '\0', run: 0 };
     let (bytes, mut at, mut cost) = (text.as_bytes(), 0, 0);
     while let Some(byte) = bytes.get(at) {
-        if byte.is_ascii_lowercase() && scan.last == Last::Lower {
+        if byte.is_ascii_lowercase() && scan.before.is_ascii_lowercase() {
             let letters = scan.letters(&bytes[at..]);
             (at, cost) = (at + letters.0, cost + letters.1);
         } else if byte.is_ascii() {
@@ -117,6 +117,26 @@ pub fn estimate(text: &str) -> u64 {
     }
     cost.div_ceil(TOKEN)
 }
+
+/// The cost of a letter in lower case within the first letters of a word, by the letter before and its own, in
+/// rows of 32.
+const PAIR_COSTS: [u8; 1024] = {
+    let mut costs = [RARE_PAIR as u8; 1024];
+    let mut first = 0;
+    while first < 26 {
+        let mut second = 0;
+        while second < 26 {
+            if PAIRS[first] >> second & 1 == 1 {
+                costs[first * 32 + second] = 0;
+            } else if first == second {
+                costs[first * 32 + second] = REPEATED as u8;
+            }
+            second += 1;
+        }
+        first += 1;
+    }
+    costs
+};
 
 /// Kind of the character that the text so far ends with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -141,25 +161,24 @@ struct Scan {
 }
 
 impl Scan {
-    /// Takes the ASCII letters in lower case that go on with a word, of which most texts consist. Returns their
-    /// number and their cost; it is the same as that of one [`step`](Self::step) after the other.
+    /// Takes the letters in lower case that go on with a word after such a letter: most texts consist of them.
+    /// Returns their number and their cost, which is that of one [`step`](Self::step) after the other.
     fn letters(&mut self, bytes: &[u8]) -> (usize, u64) {
+        let letter = |byte: u8| usize::from(byte.wrapping_sub(b'a'));
+        let (mut run, mut before) = (self.run, letter(self.before as u8));
         let (mut cost, mut taken) = (0, 0);
         for byte in bytes {
-            if !byte.is_ascii_lowercase() {
+            let now = letter(*byte);
+            if now >= 26 {
                 break;
             }
-            let c = char::from(*byte);
-            self.run += 1;
-            cost += match is_common(self.before, c) {
-                true if self.run > WORD_LETTERS => LETTER,
-                true => 0,
-                false if c == self.before => REPEATED,
-                false => RARE_PAIR,
-            };
-            self.before = c;
+            run += 1;
+            let pair = u64::from(PAIR_COSTS[(before * 32 + now) & 1023]);
+            cost += if pair == 0 && run > WORD_LETTERS { LETTER } else { pair };
+            before = now;
             taken += 1;
         }
+        (self.run, self.before) = (run, char::from(b'a' + before as u8));
         (taken, cost)
     }
 

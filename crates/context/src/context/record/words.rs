@@ -37,9 +37,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
         // A text has at most as many characters as bytes.
         let is_long = word.len() >= WORD_CHARS
             && (word.is_ascii() || word.chars().take(WORD_CHARS).count() == WORD_CHARS);
-        is_long
-            .then(|| word.trim_end_matches(['.', '/', '-']))
-            .filter(|word| !word.is_empty())
+        is_long.then(|| word.trim_end_matches(['.', '/', '-'])).filter(|word| !word.is_empty())
     })
 }
 
@@ -53,44 +51,57 @@ impl<'a> Iterator for Runs<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
+        let bytes = self.text.as_bytes();
+        let sort = |at: usize| bytes.get(at).map(|byte| SORTS[usize::from(*byte)]);
         let mut begin = self.at;
         loop {
-            let Some((is_part, width)) = part(self.text, self.at) else {
-                // The last run, if the text ends with one.
-                let run = &self.text[begin..];
-                return (!run.is_empty()).then_some(run);
+            while sort(self.at) == Some(Sort::Part) {
+                self.at += 1;
+            }
+            let width = match sort(self.at) {
+                None => {
+                    let run = &self.text[begin..];
+                    return (!run.is_empty()).then_some(run);
+                }
+                Some(Sort::Part | Sort::Gap) => 1,
+                Some(Sort::Foreign) => {
+                    let c = self.text[self.at..].chars().next()?;
+                    if c.is_alphanumeric() {
+                        self.at += c.len_utf8();
+                        continue;
+                    }
+                    c.len_utf8()
+                }
             };
-            if !is_part && begin < self.at {
-                let run = &self.text[begin..self.at];
-                self.at += width;
+            let run = &self.text[begin..self.at];
+            self.at += width;
+            if !run.is_empty() {
                 return Some(run);
             }
-            self.at += width;
-            if !is_part {
-                begin = self.at;
-            }
+            begin = self.at;
         }
     }
 }
 
-/// Returns whether the character at this place is part of a word, and its bytes; `None` at the end.
-fn part(text: &str, at: usize) -> Option<(bool, usize)> {
-    match *text.as_bytes().get(at)? {
-        byte if byte.is_ascii() => Some((PARTS[usize::from(byte)], 1)),
-        _ => text[at..].chars().next().map(|c| (c.is_alphanumeric(), c.len_utf8())),
-    }
+/// What a byte is for words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    Part,
+    Gap,
+    /// A byte of a character beyond ASCII, which Unicode's tables know.
+    Foreign,
 }
 
-/// For each ASCII character, whether it is part of a word.
-const PARTS: [bool; 128] = {
-    let mut parts = [false; 128];
+const SORTS: [Sort; 256] = {
+    let mut sorts = [Sort::Foreign; 256];
     let mut at = 0;
-    while at < parts.len() {
+    while at < 128 {
         let byte = at as u8;
-        parts[at] = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-');
+        let is_part = byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-');
+        sorts[at] = if is_part { Sort::Part } else { Sort::Gap };
         at += 1;
     }
-    parts
+    sorts
 };
 
 /// Returns the numbers of three digits and more, hashes and versions in a text.
