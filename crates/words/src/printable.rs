@@ -155,6 +155,10 @@ fn selects_a_look(before: Option<char>, c: char, next: Option<char>) -> bool {
 }
 
 fn shown(text: &str, keeps: impl Fn(char) -> Option<char>) -> Cow<'_, str> {
+    // Nearly every text; what is more than these characters is looked at one by one.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
     let is_same = |(c, hidden): (char, bool)| !hidden || keeps(c) == Some(c);
     if marked(text).all(is_same) {
         return Cow::Borrowed(text);

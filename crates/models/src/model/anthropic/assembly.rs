@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::events::{BlockIn, DeltaIn, EventIn, StartIn, StopIn, WholeIn};
+use super::events::{BlockIn, DeltaIn, EventIn, StartIn, StopIn, UsualDelta, WholeIn};
 use super::unknown::{applied, merge, tolerate};
 use super::usage::UsageIn;
 use crate::context::provider::server::{AppliedEdit, ContextReport};
@@ -84,6 +84,9 @@ impl Assembly for MessageAssembly {
         event: sse::Event<'_>,
         deltas: DeltaSink<'_>,
     ) -> Result<Progress, ModelError> {
+        if let Some(grown) = self.grow_as_usual(event.data, deltas) {
+            return grown.map(|()| Progress::More);
+        }
         let event_in: EventIn<'_> = match serde_json::from_slice(event.data) {
             Ok(event_in) => event_in,
             Err(error) => {
@@ -217,6 +220,29 @@ impl MessageAssembly {
         self.open.insert(index, self.slots.len());
         self.slots.push(Slot { index, open: true, part });
         Ok(())
+    }
+
+    /// Takes a piece of an open block in the usual form. Returns `None` for any other event.
+    fn grow_as_usual(
+        &mut self,
+        data: &[u8],
+        deltas: DeltaSink<'_>,
+    ) -> Option<Result<(), ModelError>> {
+        let (index, piece) = UsualDelta::read(data)?;
+        let slot = self.slots.get_mut(*self.open.get(&index)?)?;
+        Some(match (&mut slot.part, piece) {
+            (PartialBlock::Text(text), UsualDelta::Text(piece)) => {
+                self.bounds.content(piece.len()).map(|()| {
+                    text.push_str(&piece);
+                    deltas(Delta::Text(&piece));
+                })
+            }
+            (PartialBlock::Tool { input, .. }, UsualDelta::Input(piece)) => {
+                let taken = self.bounds.content(piece.len()).and_then(|()| input.push(&piece));
+                taken.map(|()| deltas(Delta::Alive))
+            }
+            _ => return None,
+        })
     }
 
     fn grow(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
