@@ -81,7 +81,7 @@ pub struct ModelTurn {
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
 pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
     let span = spans::turn(call.turn, &call.briefing.model.spec.name);
-    chat(context, call).instrument(span).await
+    Box::pin(chat(context, call)).instrument(span).await
 }
 
 async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
@@ -127,7 +127,9 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     let mut payer = Payer::Agent(Box::new(caller));
     let (permits, cancel) = (&context.answers.permits, &context.cancel);
     let services = &context.services;
-    let reply = model_call::call(services, service, request, permits, &mut payer, cancel).await;
+    // In a box, as a future is copied whole while its step starts.
+    let reply = model_call::call(services, service, request, permits, &mut payer, cancel);
+    let reply = Box::pin(reply).await;
     let mut records = payer.into_records();
     let Answered { mut reply, by } = match reply {
         Ok(answered) => answered,

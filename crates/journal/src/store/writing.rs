@@ -18,8 +18,8 @@ pub struct StoreWriter {
     /// The end of the output: at least its last [`MEMORY_BYTES`], at most twice that.
     tail: Vec<u8>,
     file: Option<Scratch>,
-    /// Hash of the bytes that are kept.
-    hash: blake3::Hasher,
+    /// Hash of the bytes that are kept. In a box: it is large, and futures hold the writer many times over.
+    hash: Box<blake3::Hasher>,
     kept: u64,
     seen: u64,
     most: u64,
@@ -33,7 +33,7 @@ impl StoreWriter {
             head: Vec::new(),
             tail: Vec::new(),
             file: None,
-            hash: blake3::Hasher::new(),
+            hash: Box::default(),
             kept: 0,
             seen: 0,
             most: MAX_STORED_BYTES,
