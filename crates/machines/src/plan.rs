@@ -5,8 +5,9 @@
 
 mod records;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use ahash::{HashMap, HashMapExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

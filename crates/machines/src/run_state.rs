@@ -21,8 +21,9 @@ mod task;
 mod unsettled;
 mod verdict;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use ahash::HashMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};

@@ -10,11 +10,12 @@
 mod resumed;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use ahash::{HashMap, HashMapExt};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,9 @@ mod delegation;
 mod ending;
 mod resuming;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use ahash::HashMap;
 
 use super::decision::Decision;
 use super::desk::Desk;

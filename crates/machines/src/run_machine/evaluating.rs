@@ -1,7 +1,8 @@
 //! Asks for evaluations of a task's templates, and keeps the results until a rule takes them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use ahash::HashMap;
 
 use super::decision::Decision;
 use super::desk::{Data, Desk};

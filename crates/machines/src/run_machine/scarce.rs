@@ -1,7 +1,7 @@
 //! Gives out what is scarce: the slots of the run and the locks of its tasks. Decides who is next, and when
 //! tasks claim, hold and release theirs.
 
-use std::collections::HashMap;
+use ahash::{HashMap, HashMapExt};
 
 use super::Facts;
 use super::decision::{Child, Decision};

@@ -10,7 +10,9 @@
 //! fan-out take turns among those too. A turn counts when its work takes the slot; those of earlier
 //! processes follow from the journal.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use ahash::{HashMap, HashMapExt};
 
 use super::turns::{Owner, Precedence, Turns};
 use crate::id::AgentId;

@@ -3,8 +3,10 @@
 //!
 //! Pure: a moment is the time since the machine was made.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use ahash::HashMap;
 
 use crate::id::AgentId;
 

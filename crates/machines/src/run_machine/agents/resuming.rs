@@ -1,7 +1,7 @@
 //! Decides about the agents that the last process left: those that are still needed get their slots and
 //! actors back, and the others end.
 
-use std::collections::HashMap;
+use ahash::{HashMap, HashMapExt};
 
 use super::{Agents, Stage};
 use crate::id::{AgentId, Name};
