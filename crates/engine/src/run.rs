@@ -56,6 +56,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
+use crate::journal::live::Live;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::Snapshots;
 use crate::journal::source::RunSource;
@@ -186,6 +187,8 @@ pub struct Run {
     dir: RunDir,
     /// Position in the journal at which this process began to record.
     began: Position,
+    /// The followers in this process.
+    live: Live,
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
@@ -240,7 +243,9 @@ impl Run {
         // A process that is stopped says so.
         let after_death = tracker.state().phase() == RunPhase::Open;
         let (observer, feed) = transcript_writer::feed();
-        let started = transcript_writer::State::start(owned, at, snapshots, observer)?;
+        let live = Live::default();
+        let observers = (snapshots, observer, live.observer());
+        let started = transcript_writer::State::start(owned, at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         parts.sandbox.add_to(&mut drafts);
@@ -288,7 +293,7 @@ impl Run {
             }
         };
         let tasks = (supervisor_task, writer_task);
-        Ok(Self { id, dir, began, remote, writer, end, tasks, control, sandbox })
+        Ok(Self { id, dir, began, live, remote, writer, end, tasks, control, sandbox })
     }
 
     /// Returns the run's id.
@@ -327,7 +332,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow(&self) -> Result<Follower, JournalError> {
-        Follower::new(self.dir.clone())
+        Ok(Follower::new(self.dir.clone())?.listening(&self.live))
     }
 
     /// Returns the run's events as [`follow`](Self::follow) does, but from the first that this
@@ -336,7 +341,8 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow_new(&self) -> Result<Follower, JournalError> {
-        Follower::open_at(self.dir.clone(), self.began.into())
+        let follower = Follower::open_at(self.dir.clone(), self.began.into())?;
+        Ok(follower.listening(&self.live))
     }
 
     /// Waits for the end of the run, closes the journal, and returns how the run ended.

@@ -14,6 +14,7 @@ pub mod filesystem;
 pub mod follow;
 pub mod held;
 pub mod line;
+pub mod live;
 pub mod local;
 pub mod log_line;
 pub mod projection;

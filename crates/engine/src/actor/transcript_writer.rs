@@ -21,6 +21,7 @@ use crate::disk;
 use crate::event::SharedRecord;
 use crate::journal::file::OwnedRun;
 use crate::journal::line::Position;
+use crate::journal::live::LiveObserver;
 use crate::journal::snapshot::Snapshots;
 use crate::journal::{JournalError, JournalHandle, Observer};
 
@@ -57,12 +58,12 @@ impl State {
     pub fn start(
         owned: OwnedRun,
         at: Position,
-        snapshots: Snapshots,
-        feed: FeedObserver,
+        (snapshots, feed, live): (Snapshots, FeedObserver, LiveObserver),
     ) -> Result<Self, JournalError> {
         let limits = disk::outlive_file_limits();
         limits.map_err(|error| JournalError::io("signals", &error))?;
-        let observers: Vec<Box<dyn Observer>> = vec![Box::new(snapshots), Box::new(feed)];
+        let observers: Vec<Box<dyn Observer>> =
+            vec![Box::new(snapshots), Box::new(feed), Box::new(live)];
         let journal = owned.start_writer(at, observers)?;
         Ok(Self { journal, _owned: owned })
     }

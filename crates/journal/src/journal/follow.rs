@@ -1,12 +1,14 @@
 //! Follows a journal that is still growing, from any process.
 //!
-//! Looks again and again, with growing pauses. The run tells if a process still writes it.
+//! Looks again and again, with growing pauses; what this process writes it takes from the writer. The run tells if a
+//! process still writes it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::event::{Event, SharedRecord};
 use crate::journal::JournalError;
+use crate::journal::live::{Listener, Live, Next};
 use crate::journal::source::{Batches, Cursor, RecordedRun};
 
 /// The first pause at the end of the file: short enough to feel immediate.
@@ -36,6 +38,10 @@ const LONGEST: Duration = Duration::from_millis(200);
 pub struct Follower {
     run: RecordedRun,
     batches: Box<dyn Batches>,
+    /// What the writer says, if it is in this process.
+    live: Option<Listener>,
+    /// The place behind what the writer gave, which `batches` has not reached.
+    ahead: Option<Cursor>,
     ready: VecDeque<SharedRecord>,
     /// The state of the run according to the last record read.
     phase: Phase,
@@ -68,11 +74,20 @@ impl Follower {
         Ok(Self {
             run,
             batches,
+            live: None,
+            ahead: None,
             ready: VecDeque::new(),
             // Who has read everything so far may have read the end: its lock is checked at once.
             phase: if at == Cursor::START { Phase::Running } else { Phase::Paused },
             pause: SHORTEST,
         })
+    }
+
+    /// Takes the records from the writer of the run, which is in this process, as long as that is quicker than to
+    /// read them back.
+    #[must_use]
+    pub fn listening(self, live: &Live) -> Self {
+        Self { live: Some(live.listen()), ..self }
     }
 
     /// Returns the next record as soon as there is one, or `None` once the run has completed or no
@@ -109,7 +124,21 @@ impl Follower {
 
     /// Reads the next batch into `ready`. Returns false if there is no new batch.
     fn read(&mut self) -> Result<bool, JournalError> {
-        let Some(records) = self.batches.next_batch()? else { return Ok(false) };
+        let place = self.ahead.unwrap_or_else(|| self.batches.cursor());
+        let records = match self.live.as_ref().map_or(Next::Read, |live| live.next(place.0)) {
+            Next::Wait => return Ok(false),
+            Next::Take(records, to) => {
+                self.ahead = Some(to.into());
+                records
+            }
+            Next::Read => {
+                if let Some(place) = self.ahead.take() {
+                    self.batches = self.run.batches(place)?;
+                }
+                let Some(records) = self.batches.next_batch()? else { return Ok(false) };
+                records
+            }
+        };
         for record in &records {
             self.phase = match record.event {
                 Event::RunCompleted(_) => Phase::Completed,
