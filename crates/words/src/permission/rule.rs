@@ -3,14 +3,14 @@
 use std::fmt;
 
 use globset::GlobSet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Deed, Subject, allowing};
 use crate::glob::{self, Wildcards};
 
 /// One rule: a tool name glob and, in brackets, an optional glob over the call's argument.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Rule {
     pub(super) text: String,
     pub(super) tool: GlobSet,
@@ -202,9 +202,10 @@ impl TryFrom<String> for Rule {
     }
 }
 
-impl From<Rule> for String {
-    fn from(rule: Rule) -> Self {
-        rule.text
+// By hand: `into` would copy the compiled globs for each text.
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
 }
 
