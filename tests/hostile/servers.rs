@@ -49,7 +49,7 @@ fn desk(server: &Server, kind: Kind, case: &Case) -> Desk {
         &format!(
             "version = 1\nname = 'hostile'\n[providers.p]\nkind = '{kind}'\nbase_url = '{base}'\n\
              api_key = {{ env = 'HOSTILE_KEY' }}\nrequest_timeout = '{request}'\n\
-             headers = {{ x-team = {{ env = 'HOSTILE_TEAM' }} }}\n\
+             headers = {{ x-title = {{ env = 'HOSTILE_TEAM' }} }}\n\
              [defaults]\nidle_timeout = '{idle}'\n[defaults.retry]\nmax_attempts = 2\n\
              initial_interval = '1ms'\nmax_interval = '2ms'\n\
              [models.default]\nprovider = 'p'\nmodel = 'm'\n\

@@ -373,6 +373,26 @@ fn split_tail(line: &[u8]) -> Result<(&[u8], u32), Fault> {
     crc.map(|crc| (front, crc)).ok_or(Fault::Checksum)
 }
 
+/// The most values of a payload. What this program writes has thousands at most: long texts are one value, and
+/// results and outputs beyond some kilobytes are stored. As a tree a value takes up to a hundred bytes, in the
+/// line only two.
+const MOST_VALUES: usize = 1_000_000;
+
+/// Returns about the number of values of a JSON text: what separates them, outside of texts.
+fn values(json: &str) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Returns the checksum in a line, or in its last [`TAIL`] bytes.
 #[must_use]
 pub fn recorded_crc(line: &[u8]) -> Option<u32> {
@@ -425,6 +445,10 @@ impl Line<'_> {
     /// Returns an error if the payload does not fit the type, or if the task is not a valid name.
     pub fn record(&self) -> Result<Option<Record>, Fault> {
         let bad = |error: String| Fault::Shape(format!("{}: {error}", self.kind));
+        // Only a long line can hold so many; the others are not looked through.
+        if self.data.len() > MOST_VALUES && values(self.data) > MOST_VALUES {
+            return Err(bad(format!("it has more than {MOST_VALUES} values")));
+        }
         let event = Event::decode(&self.kind, self.data).map_err(|error| bad(error.to_string()))?;
         let task = self.task.as_deref().map(Name::of_record).transpose();
         let task = task.map_err(|error| bad(error.to_string()))?;
@@ -600,5 +624,37 @@ mod tests {
             bytes[at] ^= 1 << bit;
             prop_assert!(decode(&bytes, 5).is_err());
         }
+    }
+
+    #[test]
+    fn a_payload_of_more_values_than_anybody_writes_is_no_record() {
+        let line = |data: &str| {
+            let mut out = format!("{{\"reason\":\"x\",\"more\":{data}}}");
+            out.shrink_to_fit();
+            let line = Line {
+                seq: 1,
+                batch: 1,
+                ends_batch: true,
+                epoch: 1,
+                ts_ms: 0,
+                task: None,
+                agent: None,
+                kind: "run.paused".into(),
+                data: &out,
+                critical: false,
+                crc: 0,
+            };
+            line.record().map(|record| record.is_some())
+        };
+        let zeros = |count: usize| format!("[{}0]", "0,".repeat(count));
+        assert_eq!(line(&zeros(MOST_VALUES - 10)), Ok(true));
+        let fault = line(&zeros(MOST_VALUES + 10)).unwrap_err();
+        assert!(
+            fault.is_sound() && fault.to_string().contains("more than 1000000 values"),
+            "{fault}"
+        );
+        // A text is one value, whatever stands in it.
+        let text = format!("\"{}\"", ",[{\\\"".repeat(MOST_VALUES));
+        assert_eq!(line(&text), Ok(true));
     }
 }

@@ -98,4 +98,18 @@ mod tests {
         assert!(told.contains("67108865 bytes, over 67108864; nothing was written"), "{told}");
         assert!(!bench.path("f").exists());
     }
+
+    #[tokio::test]
+    async fn a_write_makes_a_bounded_number_of_folders() {
+        let bench = Bench::new();
+        let path = |folders: usize| format!("{}f", "d/".repeat(folders));
+        let told = bench.error("write_file", json!({"path": path(65), "content": "x"})).await;
+        assert!(told.contains("it would make more than 64 folders"), "{told}");
+        assert!(!bench.path("d").exists(), "nothing was made");
+        // Deeper ones are made in steps.
+        for folders in [64, 128] {
+            bench.text("write_file", json!({"path": path(folders), "content": "x"})).await;
+            assert!(bench.path(&path(folders)).exists());
+        }
+    }
 }

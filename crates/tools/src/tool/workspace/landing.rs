@@ -22,6 +22,10 @@ use crate::tool::basis::{Basis, Before};
 /// The most links that the last part of a path may lead through.
 const MOST_LINKS: usize = 16;
 
+/// The most folders that one write makes. Each is judged where it lies, which takes longer the deeper it is, while
+/// other writes wait.
+const MOST_FOLDERS: usize = 64;
+
 /// An open folder, and what lies in it.
 #[derive(Debug)]
 pub(super) struct Landing {
@@ -46,6 +50,10 @@ impl Landing {
             let above = above.unwrap_or(Path::new(".")).to_owned();
             let (folder, mut rest) = deepest(&place.root.dir, &above).map_err(refused)?;
             rest.push(name);
+            if rest.len() > MOST_FOLDERS + 1 {
+                let reason = format!("it would make more than {MOST_FOLDERS} folders");
+                return Err(ToolError::Failed(format!("`{}`: {reason}", place.text)));
+            }
             let landing = Self { folder, rest };
             landing.judge(place, workspace)?;
             if let Some(target) = landing.link().map_err(refused)? {
