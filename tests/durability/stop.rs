@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::answer::Answer;
 use crate::support::desk::{Desk, Live, is_alive, wait};
 use crate::support::number_outside;
+use crate::support::provider::Provider;
 
 const BASH: &str = r#"
 [agents.a]
@@ -134,29 +136,42 @@ fn events(desk: &Desk, kind: &str) -> usize {
     text.matches(&format!("\"type\":\"{kind}\"")).count()
 }
 
-#[test]
-fn a_reply_that_is_on_its_way_is_paid_for_once() {
-    let script = |delay: u64| format!("[[rules]]\nsay = 'done'\ndelay_ms = {delay}\n");
-    let asked = |delay: u64, grace: &str| {
-        let desk =
-            Desk::offline(&format!("{BASH}[limits]\ngrace_period = '{grace}'\n"), &script(delay));
-        let run = desk.start(&["run"]);
-        wait("the request", || (events(&desk, "model.requested") > 0).then_some(()));
-        run.signal("TERM");
-        let done = run.end();
-        assert_eq!(done.code, 143, "{}", done.err);
-        desk
-    };
-    let desk = asked(1_500, "60s");
+/// Stops a run once the provider has its request: one that was recorded and has not left is not sent any more.
+fn stopped_amid_reply(provider: &Provider, grace: &str) -> Desk {
+    let desk = Desk::empty();
+    desk.write(
+        "agents.toml",
+        &format!(
+            "version = 1\nname = \"desk\"\n[limits]\ngrace_period = \"{grace}\"\n\
+             [providers.main]\nkind = \"anthropic\"\nbase_url = \"{}\"\n\
+             [models.main]\nprovider = \"main\"\nmodel = \"m\"\n\
+             [agents.a]\nmodel = \"main\"\ninstructions = \"x\"\n\
+             [tasks.one]\nagent = \"a\"\nprompt = \"go\"\n",
+            provider.base_url()
+        ),
+    );
+    let (run, before) = (desk.start(&["run"]), provider.count());
+    wait("the request", || (provider.count() > before).then_some(()));
+    run.signal("TERM");
+    let done = run.end();
+    assert_eq!(done.code, 143, "{}", done.err);
+    desk
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_that_is_on_its_way_is_paid_for_once() {
+    let after = |pause: u64| Answer::text("done").after(Duration::from_millis(pause));
+    let provider = Provider::script(vec![after(1_500), Answer::text("again")]).await;
+    let desk = stopped_amid_reply(&provider, "60s");
     assert_eq!(events(&desk, "model.responded"), 1, "the reply was waited for");
     // A second request would have another answer.
-    desk.write("script.toml", "[[rules]]\nsay = 'again'\n");
     let done = desk.call(&["resume"]);
-    assert_eq!(done.code, 0, "{}", done.err);
+    assert_eq!((done.code, provider.count()), (0, 1), "{}", done.err);
     assert!(done.out.contains("done") && !done.out.contains("again"), "{}", done.out);
     // A reply that takes longer than the grace is not waited for.
+    let provider = Provider::script(vec![after(60_000)]).await;
     let begun = Instant::now();
-    let desk = asked(60_000, "100ms");
+    let desk = stopped_amid_reply(&provider, "100ms");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     assert_eq!(events(&desk, "model.responded"), 0);
 }
