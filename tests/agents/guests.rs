@@ -77,6 +77,62 @@ fn with_fault(desk: &Desk, arguments: &[&str], fault: &str) -> Done {
     Done::of(desk.command(arguments).env("CALLSHEET_FAULT", fault))
 }
 
+/// Two processes die with this fault; returns how the third ended, which has it too.
+fn after_two_deaths(desk: &Desk, fault: &str) -> Done {
+    for verb in ["run", "resume"] {
+        let died = with_fault(desk, &[verb], fault);
+        assert!(died.code < 0 || died.code == 134, "{fault}: {died:?}");
+    }
+    with_fault(desk, &["resume"], fault)
+}
+
+/// The events of this type.
+fn all_of(desk: &Desk, kind: &str) -> Vec<Value> {
+    desk.json(&["tail", "--json"]).into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn what_ended_the_process_twice_fails_its_task_and_nothing_else() {
+    let agent = "agent = 'a'\nprompt = '{{ run.id }}'\n";
+    for (fault, kind, of) in [
+        ("evaluation:abort@bad", "template", "when = 'run.id != 1'\n"),
+        ("evaluation:abort@bad", "template", "foreach = '[1, 2]'\n"),
+        ("evaluation:abort@bad", "template", "output_file = '{{ run.id }}'\n"),
+        ("output-read:abort@bad", "crashed", ""),
+    ] {
+        let rest = format!(
+            "[agents.a]\nmodel = 'default'\ninstructions = 'x'\n[limits]\nfail_fast = false\n\
+             [tasks.bad]\n{agent}{of}[tasks.beside]\n{agent}[tasks.too]\n{agent}"
+        );
+        // Long enough for a thread of its own.
+        let desk = Desk::offline(&rest, &format!("[[rules]]\nsay = '{}'\n", "x".repeat(20_000)));
+        let third = after_two_deaths(&desk, fault);
+        assert_eq!(third.code, 8, "{fault}: {third:?}");
+        let failed = all_of(&desk, "task.failed");
+        let [failed] = failed.as_slice() else { panic!("{fault}: {failed:?}") };
+        let failure = &failed["data"]["failure"];
+        assert_eq!((&failed["task"], &failure["kind"]), (&"bad".into(), &kind.into()));
+        let message = failure["message"].as_str().expect("a message");
+        assert!(
+            message.contains("ended 2 times") && message.contains("--retry-failed"),
+            "{fault}: {message}"
+        );
+        // The way on that it names.
+        let again = desk.call(&["resume", "--retry-failed"]);
+        assert_eq!(again.code, 0, "{fault}: {again:?}");
+    }
+}
+
+#[test]
+fn a_proposal_that_ended_the_process_twice_is_refused() {
+    let desk =
+        crate::agents::proposals::allowing("[tasks.x]\nagent = \"reader\"\nprompt = \"x\"\n");
+    let third = after_two_deaths(&desk, "proposal:abort");
+    assert!(third.code >= 0 && third.code != 134, "{third:?}");
+    let told = all_of(&desk, "tool.finished");
+    assert!(told.iter().any(|event| event.to_string().contains("ended 2 times")), "{told:?}");
+}
+
 /// A run in which every helper of the supervisor has something to do, except those of a resume.
 fn busy() -> Desk {
     Desk::offline(

@@ -1,8 +1,9 @@
 //! Faults of helpers: a debug build can be made to let one kind of work panic, or to delay it.
 //!
-//! `CALLSHEET_FAULT=HELPER:panic` lets each work of that kind panic, `HELPER:panic:n` the n-th one;
+//! `CALLSHEET_FAULT=HELPER:panic` lets each work of that kind panic, `HELPER:panic:n` the n-th one; `HELPER:abort`
+//! ends the process;
 //! `HELPER:delay:MS` delays each by so many milliseconds, `HELPER:delay:MS:n` the n-th one. `handler:panic@TASK` lets
-//! each message panic that concerns the task or the agent. So tests can see what a run makes of it. A release build contains
+//! each message panic that concerns the task or the agent; `evaluation` and `output-read` know their tasks too. So tests can see what a run makes of it. A release build contains
 //! none of it.
 
 use std::time::Duration;
@@ -111,10 +112,12 @@ pub enum Fault {
     Panic,
     /// It is delayed.
     Delay(Duration),
+    /// The whole process is aborted.
+    Abort,
 }
 
 impl Fault {
-    /// Panics, or waits on this thread.
+    /// Panics, waits on this thread, or aborts the process.
     ///
     /// # Panics
     /// If the fault is a panic.
@@ -122,6 +125,7 @@ impl Fault {
         match self {
             Self::Panic => panic!("a fault was asked for"),
             Self::Delay(time) => std::thread::sleep(time),
+            Self::Abort => std::process::abort(),
         }
     }
 }
@@ -161,6 +165,7 @@ mod debug {
         let helper = *Helper::ALL.iter().find(|helper| helper.name() == name)?;
         let fault = match parts.next()? {
             "panic" => Fault::Panic,
+            "abort" => Fault::Abort,
             "delay" => Fault::Delay(Duration::from_millis(parts.next()?.parse().ok()?)),
             _ => return None,
         };
@@ -190,6 +195,7 @@ mod debug {
         #[test]
         fn faults_are_read_and_names_are_unique() {
             let of = |text| read(text).map(|asked| (asked.helper, asked.fault, asked.number));
+            assert_eq!(of("recall:abort"), Some((Helper::Recall, Fault::Abort, None)));
             assert_eq!(of("step:panic:2"), Some((Helper::Step, Fault::Panic, Some(2))));
             let delay = Fault::Delay(Duration::from_millis(40));
             assert_eq!(of("timer:delay:40"), Some((Helper::Timer, delay, None)));

@@ -41,7 +41,7 @@ pub(super) async fn propose(
     // A resumed agent repeats a call whose result was not recorded.
     let proposed = match planner.has(&call.key) {
         true => Proposed { is_allowed: true, ..Proposed::default() },
-        false => match read(context, planner, text).await? {
+        false => match read(context, call, planner, text).await? {
             Ok(proposed) => proposed,
             Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
         },
@@ -93,9 +93,13 @@ fn is_free(context: &StepContext, tasks: &[TaskSpec]) -> bool {
     !is_bound && others.all(may_delegate)
 }
 
+/// What a model can do about a proposal that ended the process twice.
+const LESS: &str = "Propose less at a time, or other tasks";
+
 /// Checks the tasks of a proposal, outside the mailbox.
 async fn read(
     context: &StepContext,
+    call: &PendingCall,
     planner: &Arc<dyn Planner>,
     text: &str,
 ) -> Result<Result<Proposed, String>, ToolError> {
@@ -104,7 +108,14 @@ async fn read(
     };
     let (planner, by) = (planner.clone(), context.agent.clone());
     let own = text.to_owned();
-    let read = work::blocking(Helper::Proposal, move || planner.read(&by, &definition, &own)).await;
+    // A model wrote what the libraries of templates, schemas and TOML read here.
+    let marked = context.services.under_way.work(by.as_str(), call.key.as_str()).await;
+    let (mark, _turn) = marked.map_err(|reason| ToolError::Failed(format!("{reason}. {LESS}")))?;
+    let read = work::blocking(Helper::Proposal, move || {
+        let _mark = mark;
+        planner.read(&by, &definition, &own)
+    });
+    let read = read.await;
     let read = read.map_err(|error| ToolError::Failed(error.to_string()))?;
     Ok(read.and_then(|proposed| {
         // A model wrote the command, so it needs the sandbox that is wanted.

@@ -174,7 +174,7 @@ impl Actor for Supervisor {
             serving: Vec::new(),
             serving_by_actor: HashMap::new(),
             folding: HashMap::new(),
-            evaluations: Evaluations::default(),
+            evaluations: Evaluations::new(self.services.under_way.clone()),
             written: WrittenFiles::default(),
             order: Order::default(),
             hook: CancellationToken::new(),

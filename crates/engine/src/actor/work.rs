@@ -82,8 +82,20 @@ pub(super) async fn blocking<T: Send + 'static>(
     helper: Helper,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
+    blocking_for(helper, String::new(), work).await
+}
+
+/// Does the same for a task or an agent.
+///
+/// # Errors
+/// Returns an error in the same cases.
+pub(super) async fn blocking_for<T: Send + 'static>(
+    helper: Helper,
+    of: String,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Panicked> {
     let work = move || {
-        if let Some(fault) = fault::of(helper) {
+        if let Some(fault) = fault::of_work(helper, &of) {
             fault.happen();
         }
         work()

@@ -136,7 +136,12 @@ impl Evaluation {
 
     /// Returns the failure of the task if the evaluation came to no end of its own.
     pub fn failure(&self, reason: &str) -> Failure {
-        let key = match self.wanted {
+        Failure::new(FailureKind::Template, format!("`{}`: {reason}", self.what()))
+    }
+
+    /// Returns the key that is evaluated, or what holds it.
+    pub fn what(&self) -> &'static str {
+        match self.wanted {
             Wanted::When => "when",
             Wanted::Program => "the templates of its program",
             Wanted::Question => "approval",
@@ -144,8 +149,7 @@ impl Evaluation {
             Wanted::Until(_) => "until",
             Wanted::Check(..) => "checks",
             Wanted::OutputFile => "output_file",
-        };
-        Failure::new(FailureKind::Template, format!("`{key}`: {reason}"))
+        }
     }
 
     fn scope(&self) -> Scope<'_> {

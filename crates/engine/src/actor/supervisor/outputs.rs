@@ -5,13 +5,13 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::evaluations::Evaluations;
+use super::evaluations::{Evaluations, WAY_ON};
 use super::written::WrittenFiles;
 use crate::actor::services::Services;
 use crate::actor::work::{self, Helper};
 use crate::failure::{Failure, FailureKind};
 use crate::foreign::Panicked;
-use crate::id::Name;
+use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::message::Json;
 use crate::output::Output;
@@ -108,12 +108,22 @@ impl Check {
     /// Reads an output: its value, or the failure if its form is wrong.
     async fn read(&self, text: &str) -> Result<Known, Failure> {
         let read = |spec: &TaskSpec, text: &str| spec.read(text).map(|value| Known::of(&value));
-        if text.len() <= SHORT {
+        let is_short = text.len() <= SHORT;
+        if is_short && self.spec.acceptance.schema.is_none() {
+            return read(&self.spec, text);
+        }
+        let of = self.task.to_string();
+        let marked = self.services.under_way.work(&of, "its output").await;
+        let (mark, _turn) = marked.map_err(|reason| not_judged(&reason))?;
+        if is_short {
             return read(&self.spec, text);
         }
         let (spec, text) = (self.spec.clone(), text.to_owned());
-        let read = work::blocking(Helper::OutputRead, move || read(&spec, &text)).await;
-        read.unwrap_or_else(|panic| Err(crashed(&panic)))
+        let read = work::blocking_for(Helper::OutputRead, of, move || {
+            let _mark = mark;
+            read(&spec, &text)
+        });
+        read.await.unwrap_or_else(|panic| Err(crashed(&panic)))
     }
 
     /// Writes an output into the workspace.
@@ -149,12 +159,18 @@ impl Check {
 /// Returns an error if the answer is in the result store and cannot be read back.
 pub(super) async fn compare(
     services: &Services,
+    agent: &AgentId,
     answer: &Output,
     schema: Json,
 ) -> Result<Result<(), Failure>, JournalError> {
     let text = services.whole_text(answer).await?;
+    let (mark, _turn) = match services.under_way.work(agent.as_str(), "its output").await {
+        Ok(marked) => marked,
+        Err(reason) => return Ok(Err(not_judged(&reason))),
+    };
     // A schema that a model wrote is compiled here, which may take a while.
-    let read = work::blocking(Helper::OutputRead, move || {
+    let read = work::blocking_for(Helper::OutputRead, agent.to_string(), move || {
+        let _mark = mark;
         let schema = Schema::new(schema.to_value()).map_err(|reason| {
             Failure::new(FailureKind::OutputSchema, format!("the schema cannot be used: {reason}"))
         })?;
@@ -167,6 +183,14 @@ pub(super) async fn compare(
 /// Returns the failure of a task whose output cannot be judged, because the program crashed over it.
 pub(super) fn crashed(panic: &Panicked) -> Failure {
     Failure::new(FailureKind::Internal, format!("its output could not be judged: {panic}"))
+}
+
+/// Returns the failure of a task whose output is not judged once more, because callsheet ended while it was.
+fn not_judged(reason: &str) -> Failure {
+    Failure::new(
+        FailureKind::Crashed,
+        format!("its output could not be judged: {reason}: {WAY_ON}"),
+    )
 }
 
 /// The most bytes of an output that is read beside other work: longer ones get a thread of their own.

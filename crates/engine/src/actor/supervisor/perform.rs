@@ -138,7 +138,9 @@ impl Supervisor {
             }
             Action::CompareAnswer { agent, output, schema } => {
                 let (services, myself) = (self.services.clone(), myself.clone());
-                let compare = async move { outputs::compare(&services, &output, schema).await };
+                let of = agent.clone();
+                let compare =
+                    async move { outputs::compare(&services, &of, &output, schema).await };
                 state.work.start(Helper::OutputCheck, compare, move |fits| {
                     let message = match fits {
                         Ok(Ok(fits)) => SupervisorMsg::AnswerCompared { agent, fits },
