@@ -252,3 +252,34 @@ fn a_reused_result_reads_like_one_that_was_made() {
         |task: &str| desk.json(&["show", &format!("{id}/{task}"), "--json"])[0]["state"].clone();
     assert_eq!(["a", "each[1]", "then"].map(state), ["reused"; 3]);
 }
+
+#[test]
+fn a_result_that_was_made_from_the_file_of_an_output_is_reused() {
+    let tasks = |text: &str| {
+        format!(
+            "[tasks.a]\nrun = 'echo {text}'\n\
+             [tasks.reads]\nrun = 'cat \"$FILE\"'\ndepends_on = ['a']\n\
+             env = {{ FILE = '{{{{ tasks.a.output_path }}}}' }}\n\
+             [tasks.each]\nrun = 'cat'\nforeach = '[1, 2]'\ndepends_on = ['a']\n\
+             stdin = '{{{{ item }}}} {{{{ tasks.a.output_path }}}}'\n"
+        )
+    };
+    let desk = Desk::commands(&tasks("hi"));
+    desk.good(&["run"]);
+    let states = |desk: &Desk| {
+        let id = newest(desk);
+        ["a", "reads", "each[1]"].map(|task| {
+            let shown = desk.json(&["show", &format!("{id}/{task}"), "--json"]);
+            shown[0]["state"].as_str().expect("a state").to_owned()
+        })
+    };
+    desk.good(&["run", "--reuse"]);
+    assert_eq!(states(&desk), ["reused"; 3]);
+    let path = desk.good(&["show", &format!("{}/reads", newest(&desk)), "--output"]);
+    assert_eq!(path, "hi\n");
+    // Another output has another file.
+    let text = desk.read("agents.toml").replace("echo hi", "echo ho");
+    desk.write("agents.toml", &text);
+    desk.good(&["run", "--reuse"]);
+    assert_eq!(states(&desk), ["completed"; 3]);
+}

@@ -113,6 +113,7 @@ impl Facts {
     /// Returns the content that the result of a task is made from at this moment.
     pub(super) fn content<'a>(&'a self, place: usize, program: &'a Program) -> Content<'a> {
         Content::of(program, self.spec(place), &self.settings.env, &&self.settings)
+            .with_results(&self.settings.results)
             .after(self.waited_for(place))
     }
 }

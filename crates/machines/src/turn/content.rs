@@ -41,6 +41,9 @@ pub struct Content<'a> {
     /// How the tasks ended for which the task waited, as far as the program does not say it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waited: Vec<String>,
+    /// The folder whose place does not count.
+    #[serde(skip)]
+    results: Option<&'a Path>,
 }
 
 /// The part of an agent's definition that can affect a result.
@@ -145,6 +148,7 @@ impl<'a> Content<'a> {
             checks: &rules.checks,
             repeat: rules.repeat.as_ref(),
             waited: Vec::new(),
+            results: None,
         }
     }
 
@@ -154,13 +158,28 @@ impl<'a> Content<'a> {
         Self { waited, ..self }
     }
 
+    /// Sets the folder of the run's stored results. A path into it tells only what it names, which is the hash
+    /// of an output: where the folder lies differs from run to run.
+    #[must_use]
+    pub fn with_results(self, results: &'a Path) -> Self {
+        Self { results: Some(results), ..self }
+    }
+
     /// Returns the key of this content: 32 hexadecimal digits of its blake3 hash.
     #[must_use]
     pub fn key(&self) -> String {
         // The text of the document, without the tree: it is made for every task.
-        let text = serde_json::to_vec(self).unwrap_or_default();
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        if let Some(folder) = self.results.and_then(Path::to_str).filter(|path| path.len() > 1) {
+            let written = serde_json::to_string(&format!("{folder}/")).unwrap_or_default();
+            let written = written.trim_matches('"');
+            if text.contains(written) {
+                // A character that no text of JSON holds as it is, so no other content has this key.
+                text = text.replace(written, "\u{1}");
+            }
+        }
         // 32 digits of 4 bits are 128 bits: no collision within anything one run can make.
-        blake3::hash(&text).to_hex()[..32].to_owned()
+        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 
     /// Returns the paths, in dots, of the values that differ from those of another content.
@@ -332,6 +351,27 @@ mod tests {
             compare(one, other, "", &mut found);
             assert_eq!(found, ["a.y", "b"]);
         }
+    }
+
+    #[test]
+    fn where_the_results_lie_does_not_count_and_what_a_path_names_does() {
+        let key = |prompt: &str, results: &str| {
+            let program = Program::Model { agent: name("a"), prompt: prompt.into() };
+            let (task, env) =
+                (TaskSpec::new(name("t"), Work::Command { run: String::new() }), BTreeMap::new());
+            Content::of(&program, &task, &env, &&Known::default())
+                .with_results(Path::new(results))
+                .key()
+        };
+        let one = key("read /w/runs/1/results/ab12", "/w/runs/1/results");
+        assert_eq!(one, key("read /w/runs/2/results/ab12", "/w/runs/2/results"));
+        assert_eq!(key("read /w \"2\"/ab12", "/w \"2\""), one);
+        for other in
+            ["read /w/runs/2/results/ab13", "read /w/runs/1/results/ab12", "read \u{1}ab12"]
+        {
+            assert_ne!(one, key(other, "/w/runs/2/results"), "{other}");
+        }
+        assert_eq!(key("go", "/w/runs/1/results"), key("go", "/"));
     }
 
     #[test]
