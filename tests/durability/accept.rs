@@ -426,3 +426,24 @@ async fn another_preset_is_no_other_task() {
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
     assert_eq!((ended.output("use").as_str(), fake.count()), ("did use it", 7 + 4));
 }
+
+#[tokio::test]
+async fn a_fan_out_whose_instances_may_be_reused_does_not_wait() {
+    let text = |first: &str, last: &str| {
+        format!(
+            "[tasks.first]\nrun = \"{first}\"\n\
+             [tasks.each]\nrun = \"echo x\"\nforeach = \"[1, 2, 3]\"\ndepends_on = [\"first\"]\n\
+             [tasks.some]\nrun = \"test $N != 3 {last}\"\nforeach = \"[1, 2, 3]\"\n\
+             env = {{ N = \"{{{{ item }}}}\" }}\n[tasks.then]\nrun = \"true\"\n\
+             depends_on = [\"first\", \"each\"]\n[limits]\nfail_fast = false\n"
+        )
+    };
+    let setup = Setup::new();
+    let old = setup.run(&text("echo 1", "")).await;
+    let said = prospects(&setup, &old.dir, &text("echo 2", "")).join("\n");
+    let expected = "first runs: changed: run\n\
+        each depends: on the output of `first`: instances that are made from the same are reused\n\
+        some runs: `some[2]` runs, its other instances are reused\n\
+        then depends: on the output of `first`: if that is unchanged its result is reused, else it runs";
+    assert_eq!(said, expected);
+}

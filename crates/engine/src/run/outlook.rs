@@ -360,6 +360,9 @@ impl Words<'_> {
             TaskState::Reused => self.kept(task),
             // What has fanned out, or is a sub-graph, completes with its parts.
             TaskState::Completed if self.had_output(task) => self.kept(task),
+            TaskState::Running if self.fans_out_again(task) => {
+                (Verdict::Runs, self.what_runs(task))
+            }
             TaskState::Running => self.goes_on(status, command),
             TaskState::Pending | TaskState::Ready => self.depends(task),
             TaskState::Skipped if status.because.is_none() => {
@@ -372,6 +375,29 @@ impl Words<'_> {
             | TaskState::Waiting => {
                 let fallback = || (Verdict::Stays, status.reason.clone().unwrap_or_default());
                 changes(status, command).unwrap_or_else(fallback)
+            }
+        }
+    }
+
+    /// Returns true if a fan-out that had ended is open again for some of its instances.
+    fn fans_out_again(&self, task: &TaskSpec) -> bool {
+        let had_ended = |status: &TaskStatus| status.state.is_end();
+        task.fan_out.is_some() && self.state.task(&task.name).is_some_and(had_ended)
+    }
+
+    /// Says which instances of a fan-out run.
+    fn what_runs(&self, task: &TaskSpec) -> String {
+        let tasks = self.foreseen.machine.plan().tasks();
+        let begins = self.foreseen.begins.keys().filter_map(|place| tasks.get(*place));
+        let own = |name: &&Name| name.of_instance() == Some(task.name.as_str());
+        let mut instances: Vec<_> = begins.map(|instance| &instance.name).filter(own).collect();
+        instances.sort();
+        match instances.as_slice() {
+            [] => "its open instances go on".to_owned(),
+            [one] => format!("`{one}` runs, its other instances are reused"),
+            [one, more @ ..] => {
+                let more = more.len();
+                format!("`{one}` and {more} more run, its other instances are reused")
             }
         }
     }
@@ -438,6 +464,11 @@ impl Words<'_> {
             Some(status) if status.result().is_some() => {
                 let why =
                     format!("on {what}: if that is unchanged its result is reused, else it runs");
+                (Verdict::Depends, why)
+            }
+            // Each of its instances has a result of its own.
+            Some(status) if !status.instances.is_empty() => {
+                let why = format!("on {what}: instances that are made from the same are reused");
                 (Verdict::Depends, why)
             }
             Some(_) | None => (Verdict::Runs, format!("it waits for `{on}`")),
