@@ -122,8 +122,10 @@ impl Desk<'_, Pauses> {
         }
         let is_stopped = self.stopping.is_stopped();
         let by_failure = self.has_stopping_failure();
+        // A hook that was ended because a person cancelled the run is no failure: some task would show it.
+        let is_failure = !self.stopping.is_cancelled() && self.state.first_failed().is_some();
         let mixed = match self.state.hook(Hook::OnStart) {
-            Some(HookState::Failed(_)) => RunStatus::Failed,
+            Some(HookState::Failed(_)) if is_failure => RunStatus::Failed,
             // The failure of a task stopped the others, not a person.
             _ if by_failure && (!is_stopped || self.settings.limits.cancel_running) => {
                 RunStatus::Failed

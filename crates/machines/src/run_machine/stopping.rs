@@ -46,6 +46,11 @@ impl Stopping {
         self.stopped.is_some()
     }
 
+    /// Returns true if the run as a whole was cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        matches!(self.stopped, Some(Stop::Cancelled(_)))
+    }
+
     /// Returns the reason why this task was cancelled, if it was.
     pub(super) fn cancelled(&self, place: usize) -> Option<&String> {
         self.cancelled.get(&place)

@@ -936,8 +936,29 @@ fn the_end_of_a_run_decides_which_hooks_run_and_not_the_reverse() {
         }
         assert!(world.cancel(&CancelTarget::Run));
         assert_eq!(world.hooks_ended, [until]);
-        assert_eq!(completed(&world.play()), Failed);
-        assert_eq!(world.hooks_run, [OnStart, OnFailure, OnExit]);
+        // Nothing had begun that could have failed, and a person wants no report of a failure.
+        let (status, run) = match until {
+            OnStart => (RunStatus::Cancelled, &[OnStart, OnExit][..]),
+            _ => (Failed, &[OnStart, OnFailure, OnExit][..]),
+        };
+        assert_eq!(completed(&world.play()), status, "{until}\n{}", world.story());
+        assert_eq!(world.hooks_run, run);
+    }
+    // So it is wherever the process is killed afterwards.
+    for steps in 0..12 {
+        let mut world = hooked(vec![task("one", &[]), task("two", &["one"])], &[], 1);
+        while world.hooks_run.is_empty() {
+            world.step();
+        }
+        assert!(world.cancel(&CancelTarget::Run));
+        while world.state.open_tasks() > 0 && world.finish.is_none() {
+            world.step();
+        }
+        world.steps(steps);
+        if world.finish.is_none() {
+            world.kill_process();
+        }
+        assert_eq!(completed(&world.play()), RunStatus::Cancelled, "{steps}\n{}", world.story());
     }
     // A person who cancels the run wants no report of a failure.
     let mut world = hooked(vec![task("hang", &[])], &[], 1);
