@@ -3,35 +3,32 @@
 //! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
 //! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
 
+mod foresight;
 mod prospect;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
+use serde_json::Map;
 
+use self::foresight::foresee;
 pub use self::prospect::{Prospect, Verdict};
 use super::commands::{self, Command};
-use super::settings::machine_settings;
 use super::{Options, StartError, accepted, plan_of, recorded_plan};
 use crate::config::Config;
 use crate::event::RunCreated;
-use crate::failure::Failure;
-use crate::id::{AgentId, Name, RunId};
+use crate::id::{Name, RunId};
 use crate::journal::file::RunDir;
-use crate::journal::{JournalError, stamp};
-use crate::output::Output;
 use crate::plan::{Plan, Standing, TaskState};
 pub use crate::run_machine::forecast::{self, Forecast, Lookup};
 pub use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Inputs, Scope};
-use crate::run_machine::{Left, Now, Start};
 use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
 use crate::template::Known;
+use crate::turn::Program;
 use crate::turn::content::Content;
-use crate::turn::{Outcome, Program};
 
 /// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
 /// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
@@ -262,54 +259,6 @@ pub fn accepting(
 /// Returns the state of the run once it is opened with another configuration.
 fn accept(state: &RunState, now: &Config, plan: &Plan) -> Result<RunState, StartError> {
     Ok(Reopening::Accepting(Box::new(accepted(now, plan))).state_after(state)?)
-}
-
-/// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
-fn foresee(
-    dir: &RunDir,
-    state: RunState,
-    plan: Plan,
-    config: &Config,
-    created: &RunCreated,
-    outputs: Map<String, Value>,
-    commands: &BTreeMap<Name, Command>,
-) -> Result<Forecast, StartError> {
-    let settings = machine_settings((created.run, dir), plan, config, created.into());
-    // A forecast needs no more of an agent that has not ended than that it exists.
-    let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
-    let ends = state.agents().iter().filter_map(|(id, agent)| {
-        let failure = commands.get(&agent.task)?.fate().err()?;
-        Some((id.clone(), Outcome::Failed { failure, partial: None }))
-    });
-    let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
-    let (answers, cancelled, given_up) = (Vec::new(), None, None);
-    let start = Start { state, left, outputs, answers, cancelled, given_up, seed: 0 };
-    let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
-    Ok(forecast::forecast(settings, start, now, &mut eyes)?)
-}
-
-/// Reads for a forecast what it needs from the run directory.
-struct Eyes {
-    results: PathBuf,
-    /// The agents whose end is certain, because their command has failed or was interrupted.
-    ends: HashMap<AgentId, Outcome>,
-}
-
-impl Lookup for Eyes {
-    type Error = JournalError;
-
-    fn value(
-        &mut self,
-        task: &TaskSpec,
-        output: &Output,
-    ) -> Result<Result<Value, Failure>, JournalError> {
-        Ok(task.read(&store::whole_text(&self.results, output)?))
-    }
-
-    fn outcome(&mut self, agent: &AgentId) -> Option<Outcome> {
-        self.ends.remove(agent)
-    }
 }
 
 /// A forecast, and what is needed to explain it.
