@@ -166,6 +166,13 @@ fn listen_to_tracing(verbose: u8) {
 
 /// Starts the tokio runtime of a verb, or prints why it could not be started.
 fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
+    if let Err(error) = threads::can_open_files() {
+        complain(&format!("error: the program cannot open the files that it needs: {error}"));
+        complain(
+            "help: raise the limit of open files (`ulimit -n 1024`, or that of the container)",
+        );
+        return Err(Exit::Disk);
+    }
     // The runtime panics, or waits without end, where it finds no room for a thread.
     let built = threads::have_room()
         .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build());

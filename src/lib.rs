@@ -108,7 +108,7 @@ pub use callsheet_engine::{actor, config, person, report, run, trust};
 #[doc(hidden)]
 pub use callsheet_journal::{conversation, crash, fault, journal, store};
 #[doc(hidden)]
-pub use callsheet_machines::admission::simulation as governor;
+pub use callsheet_machines::call_machine::simulation as governor;
 #[doc(hidden)]
 pub use callsheet_machines::{event, plan, run_state, template, turn, turn_machine};
 #[doc(hidden)]

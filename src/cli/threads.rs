@@ -1,5 +1,6 @@
-//! Finds out before a runtime starts if there is room for its threads.
+//! Finds out before a runtime starts if there is room for its threads and its open files.
 
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,6 +8,20 @@ use std::thread;
 /// Threads beside the workers that a run needs at the same time: the journal's, that of snapshots, the
 /// status area's, and some for blocking work.
 const BESIDE_WORKERS: usize = 8;
+
+/// Open files that a run without agents needs at the same time: those of the runtime (8), the journal, the lock,
+/// the control socket, a terminal and a command's pipes. Measured: 31.
+const OPEN_FILES: usize = 48;
+
+/// Opens as many files as a runtime and a run need, and closes them again. The runtime panics where it cannot.
+///
+/// # Errors
+/// Returns an error if one could not be opened.
+pub(super) fn can_open_files() -> io::Result<()> {
+    let first = File::open("/dev/null")?;
+    let others = (1..OPEN_FILES).map(|_| first.try_clone());
+    others.collect::<io::Result<Vec<_>>>().map(drop)
+}
 
 /// Starts as many threads as a runtime and a run need, and ends them again.
 ///
@@ -40,5 +55,6 @@ mod tests {
     #[test]
     fn there_is_room_here() {
         super::have_room().expect("room");
+        super::can_open_files().expect("files");
     }
 }

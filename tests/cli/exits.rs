@@ -149,6 +149,32 @@ fn a_full_disk_is_74_after_the_last_whole_batch() {
 }
 
 #[test]
+fn too_few_open_files_are_said_and_never_a_panic() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'true'\n");
+    let program = env!("CARGO_BIN_EXE_callsheet");
+    let (mut refused, mut done_with) = (0, 0);
+    for most in (4..20).chain((20..=100).step_by(8)) {
+        let mut shell = Command::new("sh");
+        desk.bare(shell.args(["-c", &format!("ulimit -n {most}; exec '{program}' run")]));
+        let done = Done::of(&mut shell);
+        assert!(!done.err.contains("panicked"), "{most}: {}", done.err);
+        match done.code {
+            0 => done_with += 1,
+            // The program itself could not be loaded.
+            127 => {}
+            code => {
+                assert_eq!(code, 74, "{most}: {}", done.err);
+                assert!(done.err.contains("ulimit -n"), "{most}: {}", done.err);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 5 && done_with > 0, "{refused} {done_with}");
+    // What was refused left nothing behind that keeps the next one from running.
+    desk.good(&["run"]);
+}
+
+#[test]
 fn a_run_id_is_used_once() {
     let desk = Desk::commands("[tasks.one]\nrun = 'true'\n");
     let id = "01890000-0000-7000-8000-000000000001";

@@ -11,6 +11,7 @@ pub mod control;
 pub mod delta_feed;
 mod fork;
 pub mod fork_points;
+mod gathered;
 mod git_folders;
 mod included;
 mod judging;

@@ -109,9 +109,12 @@ impl Store {
     /// Returns the store of the user of this process.
     #[must_use]
     pub fn of_user() -> Self {
-        // A test of this crate leaves nothing with the person who runs it.
+        // The tests of this crate leave nothing with the person who runs them, and share one folder.
         #[cfg(test)]
-        return Self::at(std::env::temp_dir().join(format!("callsheet-of-{}", std::process::id())));
+        return Self::at(
+            std::env::temp_dir()
+                .join(format!("callsheet-tests-of-{}", rustix::process::getuid().as_raw())),
+        );
         #[cfg(not(test))]
         Self { folder: folder() }
     }

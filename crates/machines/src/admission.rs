@@ -11,7 +11,6 @@ mod call;
 mod concurrency;
 mod pace;
 mod quota;
-pub mod simulation;
 mod verdict;
 
 use std::collections::{BTreeMap, HashMap};

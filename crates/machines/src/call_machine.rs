@@ -32,6 +32,7 @@
 
 mod after;
 pub mod error;
+pub mod simulation;
 pub mod standing;
 mod step;
 pub mod summary;

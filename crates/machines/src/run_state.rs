@@ -428,7 +428,8 @@ impl RunState {
             self.for_each_ancestor(id, |agent| agent.open -= 1);
             self.open_agents -= 1;
             if let Some(task) = task.and_then(|task| self.tasks.get_mut(&task)) {
-                task.open_agents -= 1;
+                // Its task may have been left out of the plan while it worked, and be in it again.
+                task.open_agents = task.open_agents.saturating_sub(1);
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::gathered::{Gathered, gather};
 use crate::config::Config;
 use crate::disk;
 use crate::spec::sandbox::SandboxMode;
@@ -42,6 +43,9 @@ const OTHER_FILES: u64 = 512;
 
 /// The most paths that are made read-only for each command: a few microseconds each.
 const MOST_PROTECTED: usize = 10_000;
+
+/// The most folders that a warning names.
+const TOLD: usize = 5;
 
 /// What no tool changes.
 #[derive(Debug, Default)]
@@ -81,19 +85,45 @@ pub(super) fn policy(config: &Config, kept: Kept, making: Making) -> Result<Poli
         Ok(below) => real.join(below),
         Err(_) => path,
     };
-    let count = kept.paths.len() + kept.pinned.len();
-    if count > MOST_PROTECTED {
-        return Err(format!(
-            "the workspace holds {count} paths that are protected, over {MOST_PROTECTED}: each command would \
-             take a second to make them read-only; move some of its repositories elsewhere"
-        ));
-    }
+    let kept = bounded(config, kept)?;
     let spec = &config.sandbox;
     let places =
         |paths: Vec<PathBuf>| paths.into_iter().map(|path| Place::from(in_place(path))).collect();
     let (protected, pinned) = (places(kept.paths), places(kept.pinned));
     let (network, hosts, limits) = (spec.network, spec.hosts.clone(), spec.limits.clone());
     Ok(Policy { protected, pinned, network, hosts, limits, ..wall.policy })
+}
+
+/// Returns what is kept, in no more paths than each command can take. Folders stand for those of which there are
+/// too many, and it is said which.
+fn bounded(config: &Config, kept: Kept) -> Result<Kept, String> {
+    let Kept { paths, mut pinned, found } = kept;
+    let most = MOST_PROTECTED.saturating_sub(pinned.len());
+    let mut open = super::sandbox::named(config);
+    open.push(config.state_dir.join(CACHE));
+    let count = paths.len();
+    let Gathered { paths, folders } = gather(paths, &config.root, &open, most);
+    if !folders.is_empty() {
+        let named: Vec<_> = folders.iter().take(TOLD).map(|folder| format!("{folder:?}")).collect();
+        let more = match folders.len().saturating_sub(TOLD) {
+            0 => String::new(),
+            more => format!(" and {more} more folders"),
+        };
+        tracing::warn!(
+            "commands may change nothing in {}{more}: the workspace holds {count} paths that other programs \
+             run or trust, over {MOST_PROTECTED}, and most of them there. Remove repositories that nobody needs",
+            named.join(", ")
+        );
+        pinned.retain(|path| !folders.iter().any(|folder| path.starts_with(folder)));
+    }
+    let count = paths.len() + pinned.len();
+    if count > MOST_PROTECTED {
+        return Err(format!(
+            "the workspace holds {count} paths that are protected, over {MOST_PROTECTED}: each command would \
+             take a second to make them read-only; move some of its repositories elsewhere"
+        ));
+    }
+    Ok(Kept { paths, pinned, found })
 }
 
 /// A policy in the making.

@@ -1,6 +1,5 @@
 //! Tests of the admission under a clock of its own, with calls that are numbers.
 
-use super::simulation::{Refuses, Scene};
 use super::*;
 use crate::event::Event;
 
@@ -188,49 +187,6 @@ fn a_call_that_asks_twice_has_one_place() {
     alone.end(8, CallEnd::Succeeded { tokens: 0 });
     assert_eq!(alone.admitted, [8]);
     assert_eq!(alone.admission.out().count(), 0);
-}
-
-/// What every case of the table must come to; `cargo bench --bench governor` prints the same table. A question
-/// may be answered wrongly by chance, so one of five seeds may miss.
-#[test]
-fn limits_are_used_and_noise_costs_no_more_than_itself() {
-    let mut missed = Vec::new();
-    for case in simulation::cases() {
-        let all = (0..5).map(|seed| case.measure(seed));
-        let bad: Vec<_> = all.filter(|measured| !measured.is_met).collect();
-        if bad.len() > 1 {
-            missed.push(format!("{}: {bad:?}", case.name));
-        }
-    }
-    assert!(missed.is_empty(), "{}", missed.join("\n"));
-}
-
-#[test]
-fn a_shared_limit_is_used_and_fair() {
-    for latency in [5, 40, 900].map(Duration::from_millis) {
-        for (retry_after, headers) in [(Some(S), false), (None, false), (Some(S), true)] {
-            let scene = Scene {
-                retry_after,
-                headers,
-                latency,
-                head: Duration::from_millis(2),
-                think: Duration::ZERO,
-                agents: 32,
-                max_concurrency: 32,
-                ..Scene::of(Refuses::Window(10, S))
-            };
-            let played = simulation::play(scene, 1);
-            let case = format!("{retry_after:?} {headers} {latency:?} {:?}", played.seconds);
-            // Slow replies and a pause that says little of the limit: it takes a while to find.
-            let from = if latency == S - S / 10 { 20 } else { 0 };
-            assert!(played.pace(from) >= 9.0, "{}: {case}", played.pace(from));
-            assert!(played.most_refused(2) <= 1, "{case}");
-            assert!(played.refused() <= 20, "{case}");
-            let (most, least) = (played.served.iter().max(), played.served.iter().min());
-            let (most, least) = (most.copied().unwrap_or(0), least.copied().unwrap_or(0));
-            assert!(f64::from(most) < 1.5 * f64::from(least), "{most} to {least}: {case}");
-        }
-    }
 }
 
 #[test]

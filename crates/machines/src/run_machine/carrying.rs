@@ -22,6 +22,7 @@ impl RunMachine {
             Timer::PauseOverdue => self.pauses().pause_overdue(),
             Timer::QuotaTried => self.quotas().tried(),
             Timer::Question(id) => self.questions().overdue(&id),
+            Timer::Stalled => self.pauses().stalled(),
         }
     }
 
@@ -108,6 +109,8 @@ impl RunMachine {
             true => self.pauses().pause_when_quiet(),
             false => self.pauses().complete_when_done(),
         }
+        self.carry_out_all();
+        self.pauses().watch_for_stall();
         self.carry_out_all();
     }
 

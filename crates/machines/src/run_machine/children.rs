@@ -39,6 +39,11 @@ enum Answer {
 }
 
 impl Children {
+    /// Returns true if an answer is being compared with its schema.
+    pub(super) fn any_is_compared(&self) -> bool {
+        self.answers.values().any(|answer| matches!(answer, Answer::Compared))
+    }
+
     /// Returns true if a child is to mend its answer.
     pub(super) fn is_to_mend(&self, child: &AgentId) -> bool {
         matches!(self.answers.get(child), Some(Answer::IsMended(_)))

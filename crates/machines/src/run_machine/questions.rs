@@ -94,19 +94,26 @@ impl Facts {
         self.state.agents().get(id).is_some_and(|agent| !agent.asked.is_empty())
     }
 
-    /// Returns true if nothing is on its way and nothing works, but for agents that may be about to ask for
-    /// their slot.
-    fn is_quiet_but_for_loose(&self) -> bool {
-        !self.state.questions().is_empty()
-            && !self.pauses.is_disk_full()
+    /// Returns true if nothing is on its way to the journal or begins, and no timer will begin anything.
+    pub(super) fn nothing_is_under_way(&self) -> bool {
+        !self.pauses.is_disk_full()
             && self.questions.is_quiet()
             && self.proposed.is_empty()
             && !self.attempts.any_checking()
             && !self.evaluating.is_at_work()
             && !self.growth.is_coming()
             && self.agents.none_is_under_way()
-            && self.scarce.is_idle()
             && !self.timers.any_for_work()
+    }
+
+    /// Returns true if an agent is about to ask for its slot.
+    pub(super) fn any_loose(&self) -> bool {
+        self.questions.loose.iter().any(|id| self.may_ask_for_slot(id))
+    }
+
+    fn may_ask_for_slot(&self, id: &AgentId) -> bool {
+        let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
+        self.agents.is_live(id) && waits_alone && !self.has_open_question(id)
     }
 }
 
@@ -180,7 +187,7 @@ impl Desk<'_, Questions> {
         }
         // An agent that waits for a person needs no slot.
         self.post(Decision::Release(agent.clone()));
-        let is_ending = self.pauses.is_interrupted() || self.stopping.is_stopped();
+        let is_ending = self.pauses.is_interrupted() || self.sentence(&agent).is_some();
         let is_asked = self.state.questions().get(&asked.id).is_some()
             || self.questions.asking.contains_key(&asked.id);
         if is_asked || is_ending || self.agents.is_over(&agent) {
@@ -314,8 +321,12 @@ impl Desk<'_, Questions> {
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
     /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
-        let may_pause = !self.settings.attended && self.is_quiet_but_for_loose();
-        if !may_pause || self.any_loose() {
+        let waits = !self.settings.attended && !self.state.questions().is_empty();
+        if !waits || !self.nothing_is_under_way() || !self.scarce.is_idle() {
+            return;
+        }
+        self.forget_what_waits();
+        if self.any_loose() {
             return;
         }
         let open = self.state.questions().open();
@@ -341,16 +352,11 @@ impl Desk<'_, Questions> {
         self.own().loose.remove(agent);
     }
 
-    /// Returns true if an agent is about to ask for its slot. Forgets those that cannot be.
-    fn any_loose(&mut self) -> bool {
+    /// Forgets the agents that cannot be about to ask for their slot.
+    fn forget_what_waits(&mut self) {
         let mut loose = std::mem::take(&mut self.own().loose);
-        loose.retain(|id| {
-            let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
-            self.agents.is_live(id) && waits_alone && !self.has_open_question(id)
-        });
-        let is_any = !loose.is_empty();
+        loose.retain(|id| self.may_ask_for_slot(id));
         self.own().loose = loose;
-        is_any
     }
 }
 

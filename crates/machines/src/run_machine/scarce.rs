@@ -40,6 +40,11 @@ impl Scarce {
         self.slots.is_returning(agent)
     }
 
+    /// Returns the agents that hold slots.
+    pub(super) fn holders(&self) -> impl Iterator<Item = &AgentId> {
+        self.slots.holders()
+    }
+
     /// Returns true if no agent holds a slot and nothing waits for one.
     pub(super) fn is_idle(&self) -> bool {
         self.slots.is_idle()

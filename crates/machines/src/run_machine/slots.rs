@@ -141,6 +141,11 @@ impl<C> Slots<C> {
         self.working.contains_key(agent)
     }
 
+    /// Returns the agents that hold slots.
+    pub(super) fn holders(&self) -> impl Iterator<Item = &AgentId> {
+        self.working.keys()
+    }
+
     /// Returns true if no agent holds a slot and nothing waits for one.
     pub(super) fn is_idle(&self) -> bool {
         self.working.is_empty() && self.returning.is_empty() && self.turns.is_empty()

@@ -24,7 +24,7 @@ use crate::spec::{FanOut, Join, Limits, OnFailure, OutputFormat, TaskSpec};
 use crate::turn::Outcome;
 
 /// Limits under which a failed task leaves independent tasks alone.
-fn keep_going() -> Limits {
+pub(super) fn keep_going() -> Limits {
     Limits { fail_fast: false, max_concurrency: 3, ..Limits::default() }
 }
 
@@ -185,6 +185,26 @@ fn what_always_runs_does_so_after_a_cancellation_and_a_second_one_ends_it() {
             assert_eq!(states, [Cancelled, Cancelled, expected], "{clean} {second} {seed}");
         }
     }
+}
+
+#[test]
+fn what_cleans_up_delegates_and_asks_although_the_run_is_stopped() {
+    let script: Script = |world, id| match id.as_str() {
+        "clean" => vec![Step::Delegate(2), Step::Ask, Step::Answer],
+        _ => by_name(world, id),
+    };
+    let mut completed = 0;
+    for seed in 0..40 {
+        let tasks = vec![task("hang", &[]), TaskSpec { always: true, ..task("clean", &["hang"]) }];
+        let mut world = World::new(tasks, keep_going(), script, seed);
+        world.steps(usize::try_from(seed % 10).expect("small"));
+        world.cancel(&CancelTarget::Run);
+        world.play_with_people();
+        let state = world.state.task(&name("clean")).map(|task| task.state);
+        completed += u32::from(state == Some(TaskState::Completed));
+    }
+    // Time passes at random here, so that the limit of what cleans up is reached now and then.
+    assert!(completed > 20, "{completed}");
 }
 
 #[test]
@@ -412,7 +432,7 @@ fn proposals_that_nobody_was_asked_about_spend_no_more_than_delegations() {
 
 /// Makes a random graph: tasks that fail, crash, hang under a limit, retry and delegate, with any
 /// join.
-fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
+pub(super) fn random_tasks(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
     let count = rng.usize(1..9);
     let mut tasks: Vec<TaskSpec> = Vec::new();
     for at in 0..count {
@@ -522,7 +542,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
 }
 
 /// A script from the id alone, so that the same agent does the same after each restart.
-fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
+pub(super) fn by_hash(world: &World, id: &AgentId) -> Vec<Step> {
     let hash = id
         .as_str()
         .bytes()

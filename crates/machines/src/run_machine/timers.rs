@@ -36,6 +36,8 @@ pub(super) enum Timer {
     QuotaTried,
     /// The time of the question with this id may be over.
     Question(String),
+    /// For some time nothing has been at work and nothing has been waited for.
+    Stalled,
 }
 
 impl Timer {
@@ -52,7 +54,8 @@ impl Timer {
             | Self::RunLimit
             | Self::InterruptOverdue
             | Self::PauseOverdue
-            | Self::Question(_) => false,
+            | Self::Question(_)
+            | Self::Stalled => false,
         }
     }
 }

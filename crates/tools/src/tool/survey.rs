@@ -277,6 +277,10 @@ impl Survey {
         if *count >= most {
             // What is only reported takes nothing from what is protected, nor do the names in packages.
             self.complete = false;
+            // A path that is protected is so with all that lies beside it in the root.
+            if is_kept(&path, by) && path.components().count() > 1 {
+                self.unseen.extend(path.iter().next().map(PathBuf::from));
+            }
             return;
         }
         *count += 1;

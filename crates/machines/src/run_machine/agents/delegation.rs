@@ -54,7 +54,8 @@ impl Desk<'_, Agents> {
             // A child that is still at work answers when it ends.
             return self.post(Decision::GiveResult(child));
         }
-        let is_ending = self.pauses.is_interrupted() || self.stopping.is_stopped();
+        // What cleans up after a stop goes on as before.
+        let is_ending = self.pauses.is_interrupted() || self.sentence(&parent).is_some();
         let place = self.settings.plan.place(&task);
         let (Some(place), false) = (place, is_ending || self.agents.is_over(&parent)) else {
             // The parent was asked to end, and waits until then. An answer would be recorded as the

@@ -1,18 +1,35 @@
-//! Plays agents against a provider under a clock of its own, to measure what an admission makes of limits and
-//! of noise. The tests and `cargo bench --bench governor` use it; no run does.
+//! Plays agents against a provider under a clock of its own, to measure what the admission of calls makes of
+//! limits and of noise. The tests and `cargo bench --bench governor` use it; no run does.
 //!
-//! Pure: chance comes from a seed. The agents do as `call_machine` does: a call that was refused asks
-//! again at once, to start after its own pause.
+//! Pure: chance comes from a seed. The calls are made by the machine that makes those of a run, under the
+//! default retry policy, and admitted by the same admission; only the provider is played.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Admission, Allowance, CallEnd, Effect, Remaining, Rules};
+use super::CallMachine;
+use super::error::{ErrorClass, ModelError};
+use super::standing::{Models, Rules, Standing};
+use super::step::{Call, End, Form, Input, Purpose, Step};
+use crate::admission::{self, Admission, Allowance, CallEnd, Effect, Remaining};
 use crate::id::Name;
+use crate::message::{StopReason, Usage};
+use crate::policy::RetryPolicy;
 
-/// The longest first pause of the retry policy, drawn evenly from zero.
-const BACKOFF: Duration = Duration::from_millis(500);
+/// The call that agents make again and again: a turn of an agent whose conversation fits every window.
+const CALL: Call = Call {
+    purpose: Purpose::Turn,
+    expected_tokens: 1_000,
+    messages: 3,
+    made_smaller: false,
+    announced: 0,
+    form: Form { place: 0, max_output_tokens: 4_000, has_schema: false, has_edits: false },
+};
+
+/// The window of the model, in tokens: [`CALL`] fills none of it.
+const WINDOW: u64 = 200_000;
 
 /// When a provider refuses a call.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +78,8 @@ pub struct Scene {
     pub latency: Duration,
     /// Time from a reply to the next call of the agent.
     pub think: Duration,
+    /// By which part of themselves times are longer or shorter, evenly drawn. Without it, agents keep in step.
+    pub spread: f64,
     /// The agents, each with one call at a time.
     pub agents: usize,
     /// The most calls at the same time.
@@ -83,6 +102,7 @@ impl Scene {
             head: ms(30),
             latency: ms(50),
             think: ms(150),
+            spread: 0.25,
             agents: 20,
             max_concurrency: 20,
             length: ms(60_000),
@@ -97,6 +117,8 @@ pub struct Played {
     pub seconds: Vec<(u32, u32)>,
     /// The replies that each agent got.
     pub served: Vec<u32>,
+    /// The calls that ended without a reply, after all their attempts.
+    pub failed: u32,
     /// The time at which the last agent got its first reply.
     pub all_served: Option<Duration>,
 }
@@ -130,6 +152,8 @@ type Key = (u64, u64);
 enum Happens {
     /// An agent wants to call.
     Asks(usize),
+    /// The pause of an agent's call is over.
+    Wakes(usize),
     /// The head of a reply comes.
     Head(Key),
     /// A reply ends.
@@ -138,13 +162,47 @@ enum Happens {
     Refused(Key),
 }
 
+/// The model that is called, and what its calls have learned.
+struct Model {
+    retry: RetryPolicy,
+    standing: RefCell<Standing>,
+}
+
+impl Models for Model {
+    fn count(&self) -> usize {
+        1
+    }
+
+    fn rules(&self, _: usize) -> Rules<'_> {
+        let (shares_pauses, waits_for_quota) = (true, true);
+        let (window, max_output_tokens) = (WINDOW, CALL.form.max_output_tokens);
+        Rules { retry: &self.retry, shares_pauses, waits_for_quota, window, max_output_tokens }
+    }
+
+    fn with<R>(&self, _: usize, look: impl FnOnce(&mut Standing) -> R) -> R {
+        look(&mut self.standing.borrow_mut())
+    }
+}
+
+/// The call of an agent.
+struct UnderWay {
+    machine: CallMachine,
+    /// The number of its first attempt.
+    first: u64,
+}
+
 struct Stage {
     scene: Scene,
+    began: Instant,
+    model: Model,
     admission: Admission<Key>,
     chance: fastrand::Rng,
     queue: BinaryHeap<Reverse<(Duration, u64, Happens)>>,
     calls: u64,
+    /// The agents whose attempt asks for a permit or is sent.
     agents: BTreeMap<Key, usize>,
+    /// The call of each agent.
+    under_way: Vec<Option<UnderWay>>,
     /// What is left of the window of this number, or in the bucket at this time.
     window: (u128, u32),
     bucket: (f64, Duration),
@@ -152,26 +210,32 @@ struct Stage {
     played: Played,
 }
 
-/// Plays a scene. The same seed plays the same.
+/// Plays a scene. The same seed plays the same. `began` is any moment, from which the calls count.
 #[must_use]
-pub fn play(scene: Scene, seed: u64) -> Played {
+pub fn play(scene: Scene, seed: u64, began: Instant) -> Played {
     let provider = Name::new("main").expect("it is a name");
-    let rules = Rules { is_adaptive: true, ..Rules::of(scene.max_concurrency) };
+    let rules =
+        admission::Rules { is_adaptive: true, ..admission::Rules::of(scene.max_concurrency) };
     let seconds = usize::try_from(scene.length.as_secs()).unwrap_or(0);
     let level = if let Refuses::Bucket(_, _, first) = scene.refuses { first } else { 0.0 };
+    let standing = RefCell::new(Standing::new(Duration::from_secs(60), began));
     let mut stage = Stage {
         scene,
+        began,
+        model: Model { retry: RetryPolicy::default(), standing },
         admission: Admission::new(provider, rules),
         chance: fastrand::Rng::with_seed(seed),
         queue: BinaryHeap::new(),
         calls: 0,
         agents: BTreeMap::new(),
+        under_way: std::iter::repeat_with(|| None).take(scene.agents).collect(),
         window: (0, 0),
         bucket: (level, Duration::ZERO),
         called: vec![0; scene.agents],
         played: Played {
             seconds: vec![(0, 0); seconds],
             served: vec![0; scene.agents],
+            failed: 0,
             all_served: None,
         },
     };
@@ -209,66 +273,139 @@ impl Stage {
         match happens {
             Happens::Asks(agent) => {
                 self.calls += 1;
-                self.ask(now, (self.calls, self.calls), agent, Duration::ZERO);
+                let mut machine = CallMachine::new(CALL, &self.model, self.began + now);
+                let step = machine.first();
+                self.under_way[agent] = Some(UnderWay { machine, first: self.calls });
+                self.perform(now, agent, step);
             }
+            Happens::Wakes(agent) => self.go_on(now, agent, Input::Woke),
             Happens::Head(key) => {
-                let left = self.left(now);
-                let told = Allowance { requests: left, tokens: None };
+                if let Some(call) =
+                    self.agents.get(&key).and_then(|at| self.under_way[*at].as_mut())
+                {
+                    call.machine.taken(&self.model);
+                }
+                let told = Allowance { requests: self.left(now), tokens: None };
                 let effects = self.admission.taken(now, &key, told);
                 self.start(now, effects);
             }
             Happens::Ends(key) => {
-                let Some(agent) = self.agents.remove(&key) else { return };
-                let effects = self.admission.done(now, &key, CallEnd::Succeeded { tokens: 0 });
-                self.start(now, effects);
-                self.played.served[agent] += 1;
-                if self.played.all_served.is_none() && self.played.served.iter().all(|n| *n > 0) {
-                    self.played.all_served = Some(now);
-                }
-                self.later(now + self.scene.think, Happens::Asks(agent));
+                let end = |machine: &CallMachine| {
+                    machine.end_of_reply(&StopReason::EndTurn, &Usage::default())
+                };
+                self.ended(now, key, end, Input::Replied);
             }
             Happens::Refused(key) => {
-                let Some(agent) = self.agents.remove(&key) else { return };
-                let Scene { retry_after, status, .. } = self.scene;
-                let reason = "slow down".to_owned();
-                let end = match status {
-                    Status::RateLimited => CallEnd::RateLimited { retry_after, left: None, reason },
-                    Status::Overloaded => CallEnd::Overloaded,
-                    Status::Failed => CallEnd::Failed,
-                };
-                let effects = self.admission.done(now, &key, end);
-                self.start(now, effects);
-                let backoff = BACKOFF.mul_f64(self.chance.f64());
-                let pause = retry_after.unwrap_or(backoff);
-                self.calls += 1;
-                self.ask(now, (key.0, self.calls), agent, pause);
+                let error = self.refusal();
+                let input = Input::Failed { error: error.clone(), chance: self.chance.f64() };
+                self.ended(now, key, |machine| machine.end_of_error(&error), input);
             }
         }
     }
 
-    fn ask(&mut self, now: Duration, key: Key, agent: usize, pause: Duration) {
+    fn refusal(&self) -> ModelError {
+        let class = match self.scene.status {
+            Status::RateLimited => ErrorClass::RateLimited,
+            Status::Overloaded => ErrorClass::Overloaded,
+            Status::Failed => ErrorClass::ServerError,
+        };
+        let retry_after = self.scene.retry_after;
+        ModelError { retry_after, ..ModelError::new(class, "slow down") }
+    }
+
+    /// Gives the permit of an attempt back, and its end to the call.
+    fn ended(
+        &mut self,
+        now: Duration,
+        key: Key,
+        end: impl FnOnce(&CallMachine) -> CallEnd,
+        input: Input,
+    ) {
+        let Some(agent) = self.agents.remove(&key) else { return };
+        let Some(call) = &self.under_way[agent] else { return };
+        let end = end(&call.machine);
+        let effects = self.admission.done(now, &key, end);
+        self.start(now, effects);
+        self.go_on(now, agent, input);
+    }
+
+    /// Tells the call of an agent what came of its last step.
+    fn go_on(&mut self, now: Duration, agent: usize, input: Input) {
+        let Some(call) = &mut self.under_way[agent] else { return };
+        let step = call.machine.next(&self.model, self.began + now, input);
+        self.perform(now, agent, step);
+    }
+
+    fn perform(&mut self, now: Duration, agent: usize, step: Step) {
+        match step {
+            Step::Announce { .. } | Step::Failed(_) | Step::Cut { .. } => {
+                self.go_on(now, agent, Input::Recorded);
+            }
+            Step::LetAhead => self.go_on(now, agent, Input::Woke),
+            Step::Permit { pause, .. } => self.ask(now, agent, pause),
+            Step::Send => self.send(now, agent),
+            Step::Wait(pause) => self.later(now + pause, Happens::Wakes(agent)),
+            Step::End(end) => {
+                self.under_way[agent] = None;
+                self.note_end(now, agent, &end);
+                let think = self.scene.think.mul_f64(self.spread());
+                self.later(now + think, Happens::Asks(agent));
+            }
+        }
+    }
+
+    fn note_end(&mut self, now: Duration, agent: usize, end: &End) {
+        let Played { served, failed, all_served, .. } = &mut self.played;
+        match end {
+            End::Replied => served[agent] += 1,
+            End::Failed(_) | End::Cancelled => *failed += 1,
+        }
+        if all_served.is_none() && served.iter().all(|replies| *replies > 0) {
+            *all_served = Some(now);
+        }
+    }
+
+    fn ask(&mut self, now: Duration, agent: usize, pause: Duration) {
+        self.calls += 1;
+        let first = self.under_way[agent].as_ref().map_or(0, |call| call.first);
+        let key = (first, self.calls);
         self.agents.insert(key, agent);
         let effects = self.admission.ask(now, key, 0, pause);
         self.start(now, effects);
     }
 
+    /// Lets the calls go on that were admitted.
     fn start(&mut self, now: Duration, effects: Vec<Effect<Key>>) {
         for effect in effects {
-            let Effect::Admit(key) = effect else { continue };
-            let agent = self.agents[&key];
-            self.called[agent] += 1;
-            let takes = self.takes(now, agent);
-            let second = usize::try_from(now.as_secs()).unwrap_or(0);
-            if let Some((taken, refused)) = self.played.seconds.get_mut(second) {
-                *if takes { taken } else { refused } += 1;
-            }
-            if takes {
-                self.later(now + self.scene.head, Happens::Head(key));
-                self.later(now + self.scene.latency, Happens::Ends(key));
-            } else {
-                self.later(now + self.scene.refusal, Happens::Refused(key));
+            if let Effect::Admit(key) = effect {
+                let agent = self.agents[&key];
+                self.go_on(now, agent, Input::Admitted);
             }
         }
+    }
+
+    fn send(&mut self, now: Duration, agent: usize) {
+        // The permit of the call under way is the only one that an agent has.
+        let key = self.agents.iter().find(|(_, of)| **of == agent).map(|(key, _)| *key);
+        let Some(key) = key else { return };
+        self.called[agent] += 1;
+        let takes = self.takes(now, agent);
+        let second = usize::try_from(now.as_secs()).unwrap_or(0);
+        if let Some((taken, refused)) = self.played.seconds.get_mut(second) {
+            *if takes { taken } else { refused } += 1;
+        }
+        if takes {
+            let spread = self.spread();
+            self.later(now + self.scene.head.mul_f64(spread), Happens::Head(key));
+            self.later(now + self.scene.latency.mul_f64(spread), Happens::Ends(key));
+        } else {
+            self.later(now + self.scene.refusal, Happens::Refused(key));
+        }
+    }
+
+    /// Returns the factor of the next times.
+    fn spread(&mut self) -> f64 {
+        1.0 + self.scene.spread * (2.0 * self.chance.f64() - 1.0)
     }
 
     fn takes(&mut self, now: Duration, agent: usize) -> bool {
@@ -352,13 +489,14 @@ pub struct Measured {
 }
 
 impl Case {
-    /// Plays the case.
+    /// Plays the case. `began` is any moment, from which the calls count.
     #[must_use]
-    pub fn measure(&self, seed: u64) -> Measured {
-        let played = play(self.scene, seed);
+    pub fn measure(&self, seed: u64, began: Instant) -> Measured {
+        let played = play(self.scene, seed, began);
         match self.wants {
             Wants::Part(part) => {
-                let all = play(Scene { refuses: Refuses::Nothing, ..self.scene }, seed).pace(0);
+                let all =
+                    play(Scene { refuses: Refuses::Nothing, ..self.scene }, seed, began).pace(0);
                 let kept = played.pace(0) / all.max(f64::MIN_POSITIVE);
                 Measured {
                     target: format!("{:.0} % of {all:.1}/s", part * 100.0),
@@ -438,3 +576,6 @@ pub fn cases() -> Vec<Case> {
         within("everything for 20 s, 429", Scene::of(Refuses::Until(s(20))), 40),
     ]
 }
+
+#[cfg(test)]
+mod tests;
