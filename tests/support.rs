@@ -18,17 +18,27 @@ pub(crate) mod test_run;
 pub(crate) mod users;
 
 /// Returns the number by which the machine knows a process that works in `workspace` and knows itself
-/// as `number`, perhaps in a process namespace of its own.
+/// as `number`, perhaps in a process namespace of its own. Another command there may have a short-lived process of
+/// the same number: it is waited until that has ended.
 pub(crate) fn number_outside(workspace: &std::path::Path, number: &str) -> Option<String> {
     let workspace = workspace.canonicalize().ok()?;
-    let names = std::fs::read_dir("/proc").ok()?.flatten();
-    names.filter_map(|entry| entry.file_name().into_string().ok()).find(|outside| {
+    desk::wait("one process of that number", || {
+        let mut found = numbers_outside(&workspace, number);
+        (found.len() < 2).then(|| found.pop())
+    })
+}
+
+fn numbers_outside(workspace: &std::path::Path, number: &str) -> Vec<String> {
+    let names = std::fs::read_dir("/proc").expect("the processes").flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_one = |outside: &String| {
         let read = |file: &str| std::fs::read_to_string(format!("/proc/{outside}/{file}"));
         let status = read("status").unwrap_or_default();
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         numbers.and_then(|numbers| numbers.split_whitespace().next_back()) == Some(number)
             && std::fs::read_link(format!("/proc/{outside}/cwd")).is_ok_and(|cwd| cwd == workspace)
-    })
+    };
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_one).collect()
 }
 
 /// The variable, with its value, by which commands run on a machine that has no sandbox; `None` where

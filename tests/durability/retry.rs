@@ -179,7 +179,7 @@ fn one_failed_task_of_several_begins_again_alone() {
 fn a_retry_that_is_killed_goes_on() {
     let desk = Desk::commands(
         "[limits]\norphan_grace = '0s'\n[tasks.kept]\nrun = 'echo kept >> starts'\n\
-         [tasks.bad]\nrun = 'test -e mended && until test -e go; do sleep 0.01; done'\n\
+         [tasks.bad]\nrun = 'test -e mended && touch begun && until test -e go; do sleep 0.01; done'\n\
          depends_on = ['kept']\n[tasks.after]\nrun = 'true'\ndepends_on = ['bad']\n",
     );
     assert_eq!(desk.call(&["run"]).code, 1);
@@ -187,6 +187,8 @@ fn a_retry_that_is_killed_goes_on() {
     let live = desk.start(&["resume", "--retry-failed"]);
     let started = desk.wait_for_event("tool.started", |event| event["agent"] == "bad~2");
     let group = started["data"]["pgid"].as_i64().expect("a group");
+    // One that has not begun would be started by the resume.
+    wait("the command", || desk.path().join("begun").exists().then_some(()));
     live.signal("KILL");
     live.end();
     // The command ends with the program, and must not see the file before.

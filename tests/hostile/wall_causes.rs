@@ -199,6 +199,13 @@ const CAUSES: &[Cause] = &[
     // The workspace.
     ("a path through a link", "ln -s ws ../w; cd ../w; exec $CS run", Nothing, Walled),
     ("a path through the kernel", "cd /proc/self/cwd; exec $CS run", Nothing, Walled),
+    (
+        "many repositories",
+        "for i in $(seq 3500); do mkdir -p m/$i/.git/objects m/$i/.git/refs; echo x > m/$i/.git/HEAD; done; \
+         exec $CS run",
+        Nothing,
+        Walled,
+    ),
     ("many links", "for i in $(seq 3000); do ln -s ~ l$i; done; exec $CS run", Nothing, Walled),
     (
         "the root as workspace",

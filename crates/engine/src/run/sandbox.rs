@@ -242,7 +242,8 @@ fn policy(config: &Config, protected: &Kept, making: Making) -> Result<Policy, S
         kept.extend(git_folders::completed(&config.root, &kept));
     }
     let pinned = protected.pinned.clone();
-    wall::policy(config, Kept { paths: kept, pinned, ..Kept::default() }, making)
+    let kept = Kept { paths: kept, pinned, open: named, ..Kept::default() };
+    wall::policy(config, kept, making)
 }
 
 /// Returns the writable roots that lift the protection of paths: those in the workspace. One around it

@@ -54,6 +54,8 @@ pub(super) struct Kept {
     pub(super) paths: Vec<PathBuf>,
     /// Folders that stay at their place, because such a path leads through them.
     pub(super) pinned: Vec<PathBuf>,
+    /// Paths in the workspace that commands write although such a path may lie around them.
+    pub(super) open: Vec<PathBuf>,
     /// Those of the paths that other programs run here, whatever their names: settings of git name them, or links.
     pub(super) found: HashSet<PathBuf>,
 }
@@ -97,9 +99,8 @@ pub(super) fn policy(config: &Config, kept: Kept, making: Making) -> Result<Poli
 /// Returns what is kept, in no more paths than each command can take. Folders stand for those of which there are
 /// too many, and it is said which.
 fn bounded(config: &Config, kept: Kept) -> Result<Kept, String> {
-    let Kept { paths, mut pinned, found } = kept;
+    let Kept { paths, mut pinned, mut open, found } = kept;
     let most = MOST_PROTECTED.saturating_sub(pinned.len());
-    let mut open = super::sandbox::named(config);
     open.push(config.state_dir.join(CACHE));
     let count = paths.len();
     let Gathered { paths, folders } = gather(paths, &config.root, &open, most);
@@ -123,7 +124,7 @@ fn bounded(config: &Config, kept: Kept) -> Result<Kept, String> {
              take a second to make them read-only; move some of its repositories elsewhere"
         ));
     }
-    Ok(Kept { paths, pinned, found })
+    Ok(Kept { paths, pinned, open, found })
 }
 
 /// A policy in the making.
