@@ -5,14 +5,14 @@ use super::*;
 const S: Duration = Duration::from_secs(1);
 
 /// What every case of the table must come to; `cargo bench --bench governor` prints the same table. A question
-/// may be answered wrongly by chance, so one of five seeds may miss.
+/// may be answered wrongly by chance, so two of ten seeds may miss.
 #[test]
 fn limits_are_used_and_noise_costs_no_more_than_itself() {
     let mut missed = Vec::new();
     for case in cases() {
-        let all = (0..5).map(|seed| case.measure(seed, Instant::now()));
+        let all = (0..10).map(|seed| case.measure(seed, Instant::now()));
         let bad: Vec<_> = all.filter(|measured| !measured.is_met).collect();
-        if bad.len() > 1 {
+        if bad.len() > 2 {
             missed.push(format!("{}: {bad:?}", case.name));
         }
     }
