@@ -178,7 +178,7 @@ fn without_result(flags: &str, path: &Path) -> Option<String> {
 }
 
 /// Describes what is lost with the end of a journal.
-pub(super) fn told(loss: &Loss) -> String {
+pub(super) fn loss_in_words(loss: &Loss) -> String {
     let Loss { offset, records, damaged, ended, calls, replies } = loss;
     let records = counted(*records, "sound record");
     let damaged = match damaged {

@@ -202,7 +202,7 @@ fn state_before(project: &Project, run: &RecordedRun, seq: u64) -> Result<RunSta
         look().map_err(|error| stopped_run::refused(project, run, Cut::From(seq), &error))?;
     complain(&format!(
         "note: the run would resume without what is recorded {}",
-        refusal::told(&loss)
+        refusal::loss_in_words(&loss)
     ));
     Ok(state)
 }

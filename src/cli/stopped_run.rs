@@ -32,7 +32,7 @@ pub(super) fn open(project: &Project, run: &RecordedRun, cut: Cut) -> Result<Sto
     if let Some(loss) = stopped.loss() {
         complain(&format!(
             "note: the run resumes without what was recorded {}",
-            refusal::told(loss)
+            refusal::loss_in_words(loss)
         ));
     }
     Ok(stopped)

@@ -76,7 +76,7 @@ pub(super) fn for_records(project: &Project, trust: Trust) -> Result<(), Exit> {
 
 /// Gets the trust that a configuration needs that was looked at, and loads the rest of it, if files
 /// outside its directory were left out.
-pub(super) fn settle(
+pub(super) fn complete(
     project: &Project,
     trust: Trust,
     sources: &Sources,

@@ -83,7 +83,7 @@ impl Journal for MemoryJournal {
         self.0.lock().committed.subscribe()
     }
 
-    fn room(&self) -> watch::Receiver<DiskSpace> {
+    fn disk_space(&self) -> watch::Receiver<DiskSpace> {
         self.0.lock().room.subscribe()
     }
 

@@ -79,7 +79,7 @@ pub use self::templates::{RUN_FIELDS, TASK_FIELDS};
 pub use crate::context::compaction::CompactionSpec;
 
 use self::check::Check;
-use self::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Settled, Text};
+use self::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Sorted, Text};
 use self::files::{Form, Shelf};
 use self::graphs::{Graph, Parts};
 use self::raw::{Header, Settings, VERSION};
@@ -255,7 +255,7 @@ fn load_as(text: &str, form: Form, sources: &Sources) -> Result<Config, Diagnost
     let problems = Problems::default();
     let mut texts = vec![named(sources, text.to_owned())];
     let config = read(&mut texts, form, sources, &problems);
-    let Settled { found: warnings, concerns, has_errors } = problems.settle(&texts);
+    let Sorted { found: warnings, concerns, has_errors } = problems.sorted(&texts);
     match config {
         // The mistakes of a part may be none of the whole.
         Some(config) if !has_errors || config.is_partial => {

@@ -167,12 +167,12 @@ pub trait Observer: Send {
     fn committed(&mut self, record: &SharedRecord);
 
     /// Called after the last record of a batch. Work that others rely on is done here; work that
-    /// may wait a moment can wait for [`Observer::settle`].
+    /// may wait a moment can wait for [`Observer::rest`].
     fn batch_end(&mut self);
 
     /// Called to do the work that was put off: [`writer::SETTLE`] after the first batch that has
     /// not been settled, and once more before the writer ends.
-    fn settle(&mut self) {}
+    fn rest(&mut self) {}
 }
 
 /// A future that a [`Journal`] returns.
@@ -213,7 +213,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn committed(&self) -> watch::Receiver<u64>;
 
     /// Returns a watch that tells if the disk has space for new work.
-    fn room(&self) -> watch::Receiver<DiskSpace>;
+    fn disk_space(&self) -> watch::Receiver<DiskSpace>;
 
     /// Reports that a write to the run's disk failed because the disk is full. The journal then
     /// releases the space that it keeps in reserve, and [`room`](Self::room) changes to scarce.
@@ -245,7 +245,7 @@ impl JournalHandle {
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<SharedRecord>, JournalError> {
-        let mut room = self.room();
+        let mut room = self.disk_space();
         tokio::select! {
             biased;
             recorded = self.append(drafts) => recorded,

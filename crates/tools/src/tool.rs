@@ -13,7 +13,7 @@ pub mod files;
 pub mod hook;
 pub mod own;
 pub mod process;
-pub mod room;
+pub mod process_capacity;
 pub mod sandbox;
 pub mod search;
 pub mod skills;
@@ -303,7 +303,7 @@ pub enum ToolError {
 impl ToolError {
     /// Returns the text of the error result that a model reads.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn message_for_model(&self) -> String {
         format!("Error: {self}")
     }
 }

@@ -99,7 +99,7 @@ impl Schema {
     fn mistakes(&self, value: &Value) -> Result<(), String> {
         let mut found = self.validator.iter_errors(value);
         let named: Vec<String> =
-            found.by_ref().take(MOST_NAMED).map(|error| told(&error)).collect();
+            found.by_ref().take(MOST_NAMED).map(|error| mistake(&error)).collect();
         if named.is_empty() {
             return Ok(());
         }
@@ -135,7 +135,7 @@ impl PartialEq for Schema {
 }
 
 /// Returns a mistake in words: its place, if it is within the value, and what is wrong there.
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
+fn mistake(error: &jsonschema::ValidationError<'_>) -> String {
     placed(error, error.masked().to_string())
 }
 

@@ -25,7 +25,7 @@ pub(super) fn run(
     read: impl Fn(Outside) -> Result<Config, Diagnostics>,
 ) -> Exit {
     let trusting = if verb.trust { Trust::Given } else { Trust::Ask };
-    let config = match trust::settle(project, trusting, sources, config, read) {
+    let config = match trust::complete(project, trusting, sources, config, read) {
         Ok(config) => config,
         Err(exit) => return exit,
     };

@@ -183,7 +183,7 @@ pub struct Window {
 impl Window {
     /// Returns the tokens that are left for the messages.
     #[must_use]
-    pub fn room(&self) -> u64 {
+    pub fn free_tokens(&self) -> u64 {
         self.tokens.saturating_sub(self.output).saturating_sub(self.overhead)
     }
 }

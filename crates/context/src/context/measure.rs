@@ -310,7 +310,7 @@ impl Measure {
     /// Returns the estimated tokens to which the messages must shrink so that their request holds
     /// at most `limit` tokens; their present size if it already does.
     #[must_use]
-    pub fn room(&self, messages: Extent, limit: u64) -> u64 {
+    pub fn fitting_tokens(&self, messages: Extent, limit: u64) -> u64 {
         let shrunk = |held| Extent { held, removed: messages.removed + (messages.held - held) };
         let (mut fits, mut beyond) = (0, messages.held + 1);
         while fits + 1 < beyond {
@@ -545,7 +545,7 @@ mod tests {
     fn the_room_is_the_most_that_fits() {
         let mut measure = measure();
         let check = |measure: &Measure, now: Extent, limit: u64| {
-            let room = measure.room(now, limit);
+            let room = measure.fitting_tokens(now, limit);
             let shrunk = |held| Extent { held, removed: now.removed + now.held - held };
             assert!(room <= now.held);
             assert!(room == 0 || measure.at_most(shrunk(room)) <= limit, "{room} for {limit}");

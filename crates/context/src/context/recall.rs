@@ -249,7 +249,7 @@ impl Recall {
 
     /// Returns true if no further message would change the answer.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let is_past = self.count >= self.query.to;
         match self.query.wanted {
             Wanted::Messages | Wanted::Lines(_) => is_past || self.page.is_full(),
@@ -400,7 +400,7 @@ mod tests {
     fn ask(query: Query, messages: &[Json]) -> Result<String, NotThere> {
         let mut recall = Recall::new(query);
         for json in messages {
-            if recall.is_settled() {
+            if recall.is_complete() {
                 break;
             }
             recall.take(json.as_str()).expect("a message");

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::close::{Closing, close, merge};
-pub use self::entry::{Changed, Deed, Entry, Left, Part, Work};
+pub use self::entry::{Changed, Deed, Entry, LeftOut, Part, Work};
 use crate::context::record::words::words;
 use crate::message::{Block, Message};
 

@@ -101,7 +101,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         source,
     } = call;
     let service = &briefing.model;
-    context.room().await?;
+    context.wait_for_disk().await?;
     let mut before = settled(&context, changes).await?;
     let summary = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
@@ -198,7 +198,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
 
 /// Runs the open calls of a turn.
 pub async fn run_tools(context: StepContext, calls: Vec<PendingCall>) -> StepResult {
-    context.room().await?;
+    context.wait_for_disk().await?;
     tool_run::run(&context, calls).await
 }
 
@@ -219,7 +219,7 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
     let Program::Command(command) = program else { return Ok(Vec::new()) };
     let turn = context.turn + u32::from(announced.is_none());
     let context = StepContext { turn, ..context };
-    context.room().await?;
+    context.wait_for_disk().await?;
     let given = match given {
         Some(given) => given.variables(&context.services).await?,
         None => Default::default(),

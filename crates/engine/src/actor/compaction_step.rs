@@ -101,7 +101,7 @@ pub fn announced(due: &SummaryRequest) -> CompactionRequested {
 /// Has a summary written, and records the edit that it makes or why there is none.
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
     let Compaction { changes, layer, due, held, source } = compaction;
-    context.room().await?;
+    context.wait_for_disk().await?;
     let mut before = settled(&context, changes).await?;
     before.push(announced(&due).into());
     let mut records = context.record(before).await?;

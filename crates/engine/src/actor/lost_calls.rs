@@ -199,7 +199,7 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
         Some((Err(ToolError::Lost), _)) => Known::default(),
         Some((Err(error), took)) => {
             // The same words as if the error had been recorded when it happened.
-            let output = ToolOutput::error(error.told());
+            let output = ToolOutput::error(error.message_for_model());
             return Some(adopted(turn, &call, output, took));
         }
         // "No start on record", and "this start came to nothing", hold only where no record is missing.

@@ -108,7 +108,7 @@ fn read(mut lines: impl BufRead, query: Query, past: Past) -> io::Result<Option<
             return Ok((count == past.messages).then_some(recall));
         };
         count += 1;
-        if !recall.is_settled() && recall.take(line.message.get()).is_err() {
+        if !recall.is_complete() && recall.take(line.message.get()).is_err() {
             return Ok(None);
         }
     }

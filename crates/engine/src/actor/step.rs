@@ -124,7 +124,7 @@ pub struct StepContext {
 
 impl StepContext {
     /// Waits until new work may begin, which it may not while the disk is full.
-    pub(super) async fn room(&self) -> Result<(), StepError> {
+    pub(super) async fn wait_for_disk(&self) -> Result<(), StepError> {
         let mut room = self.services.room.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => Err(StepError::Cancelled),

@@ -183,7 +183,7 @@ impl Actor for Supervisor {
         };
         let recorder = proposals::record_in_order(self.services.clone(), myself.clone(), queue);
         state.work.start(Helper::Recorder, recorder, needed(&myself, Helper::Recorder));
-        let watch = tell_of_disk(self.services.journal.room(), myself.clone());
+        let watch = tell_of_disk(self.services.journal.disk_space(), myself.clone());
         state.work.start(Helper::DiskWatch, watch, needed(&myself, Helper::DiskWatch));
         // The address is known before the first agent exists. A batch that is committed before
         // `listen` is not announced: it waits in the feed until `post_start` takes it in.

@@ -131,7 +131,7 @@ async fn run_group(
         running.start(Helper::Call, run.instrument(Span::current()), move |end| {
             let lost = |panic| {
                 let result = Err(crashed(&panic));
-                Some(ended(&of, &made, result, Duration::ZERO, ToolError::told))
+                Some(ended(&of, &made, result, Duration::ZERO, ToolError::message_for_model))
             };
             // A step that was given up needs no results.
             let _ = tell.send(end.unwrap_or_else(lost));
@@ -243,7 +243,7 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
     {
         hooks::post_tool_use(context, call, output).await;
     }
-    let ended = ended(context, call, result, began.elapsed(), ToolError::told);
+    let ended = ended(context, call, result, began.elapsed(), ToolError::message_for_model);
     // The source differs only if the view already shows the same text.
     Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
 }

@@ -380,7 +380,7 @@ impl Problems {
     }
 
     /// Returns all problems and what needs trust, in the order of `files`, then of the text.
-    pub(super) fn settle(self, files: &[Text]) -> Settled {
+    pub(super) fn sorted(self, files: &[Text]) -> Sorted {
         let mut all = self.found.into_inner();
         let mut concerns = self.concerns.into_inner();
         // Lines are counted once for each text, not for each problem: a file can have as many
@@ -416,7 +416,7 @@ impl Problems {
             };
             all.extend(files.first().and_then(|file| more(severity, count, file)));
         }
-        Settled { has_errors: self.errors.get() > 0, found: all, concerns }
+        Sorted { has_errors: self.errors.get() > 0, found: all, concerns }
     }
 }
 
@@ -445,7 +445,7 @@ fn masked(hidden: Vec<Place>) -> HashMap<*const NamedSource<String>, Text> {
 
 /// What was found in a configuration.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct Sorted {
     pub(super) found: Vec<Diagnostic>,
     pub(super) concerns: Vec<Concern>,
     pub(super) has_errors: bool,
@@ -506,7 +506,7 @@ mod tests {
         let place = Place::new(&text("x"), 0..1);
         let problems = Problems::default();
         problems.warning("c", &place, "m", NO_HELP);
-        let d = &problems.settle(&[]).found[0];
+        let d = &problems.sorted(&[]).found[0];
         assert_eq!(
             serde_json::to_string(d).expect("json"),
             r#"{"code":"c","severity":"warning","file":"agents.toml","line":1,"column":1,"message":"m","help":null}"#
@@ -523,7 +523,7 @@ mod tests {
         problems.error("c", &key, "m", NO_HELP);
         problems.error("d", &next, "m", NO_HELP);
         problems.concern(&next, "t");
-        let Settled { found, concerns, .. } = problems.settle(&[]);
+        let Sorted { found, concerns, .. } = problems.sorted(&[]);
         for found in found.iter().chain(concerns.iter().map(|concern| &concern.found)) {
             assert_eq!(found.source.inner(), "key = *********\nnot = 1\n");
         }

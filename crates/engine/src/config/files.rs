@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(names("**/*.md"), ["a.md", "docs/c.md", "docs/deep/d.md"]);
         assert_eq!(names("gone.md"), ["gone.md"]);
         assert_eq!(names("nowhere/*.md"), Vec::<String>::new());
-        let warnings = problems.settle(&[text]).found;
+        let warnings = problems.sorted(&[text]).found;
         assert_eq!(warnings.iter().map(|d| d.code).collect::<Vec<_>>(), ["no_match"]);
     }
 }

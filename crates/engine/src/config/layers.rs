@@ -43,7 +43,7 @@ pub(super) fn merge(mut written: [Dict; 4]) -> Dict {
     for upper in 1..written.len() {
         let (below, above) = written.split_at_mut(upper);
         // The lowest layer is settled last, because the last place that is taken stays.
-        below.iter().rev().for_each(|lower| tree::settle(&mut above[0], lower));
+        below.iter().rev().for_each(|lower| tree::keep_places(&mut above[0], lower));
     }
     let names = ["file", "profile", "environment", "command line"];
     let defaults = Layer("built-in defaults", defaults(Settings::KEYS));

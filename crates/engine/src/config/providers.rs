@@ -107,7 +107,7 @@ pub(super) fn providers(
 ) -> BTreeMap<Name, ProviderSpec> {
     let retry = retry::of_calls(setting.raw.defaults.retry.as_ref(), setting.problems);
     let mut all = BTreeMap::new();
-    settle_homeless(setting, models, used, &retry, &mut all);
+    give_public_services(setting, models, used, &retry, &mut all);
     // A script sees the agents of sub-graphs by the names that they have in their files.
     let agents: BTreeSet<_> = agents.keys().map(Name::local).collect();
     let agents: BTreeSet<_> =
@@ -126,7 +126,7 @@ pub(super) fn providers(
 }
 
 /// Gives the models without a provider the public service whose key is set.
-fn settle_homeless(
+fn give_public_services(
     setting: Setting<'_>,
     models: &mut Models,
     used: &BTreeSet<Name>,

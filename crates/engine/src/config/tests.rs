@@ -752,7 +752,7 @@ fn the_type_of_every_field_can_take_what_its_kind_allows() {
     }
     let problems = Problems::default();
     Check::new(&places, &problems, Severity::Error).file(tree);
-    let found = problems.settle(&[]).found;
+    let found = problems.sorted(&[]).found;
     assert!(found.iter().all(|found| found.code == "not_built"), "{found:?}");
 }
 

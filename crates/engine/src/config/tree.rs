@@ -215,11 +215,11 @@ pub(super) fn built_in(value: impl Into<Value>) -> Value {
 
 /// Gives a table that is in two layers the places of the lower layer, which diagnostics should
 /// show; figment would keep those of the upper one.
-pub(super) fn settle(upper: &mut Dict, lower: &Dict) {
+pub(super) fn keep_places(upper: &mut Dict, lower: &Dict) {
     for (key, value) in upper {
         if let (Value::Dict(tag, inner), Some(Value::Dict(low, below))) = (value, lower.get(key)) {
             *tag = *low;
-            settle(inner, below);
+            keep_places(inner, below);
         }
     }
 }

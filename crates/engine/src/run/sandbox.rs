@@ -20,7 +20,7 @@ use crate::spec::sandbox::{Confinement, SandboxMode, SandboxProof, SandboxSpec};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
 use crate::tool::bash;
-use crate::tool::room;
+use crate::tool::process_capacity;
 use crate::tool::sandbox::{Namespaces, NoSandbox, Policy, Probed, Sandbox, probe_all};
 use crate::tool::survey::find_protected;
 use crate::tool::wrapper::Wrapper;
@@ -140,8 +140,9 @@ pub(super) async fn prepare(
         let mut proof = prove();
         for pause in PAUSES_MS.map(Duration::from_millis) {
             // A machine full of processes says nothing about its sandbox.
-            let is_passing =
-                |none: &Unproved| none.proof.missing.as_deref().is_some_and(room::tells_of_passing);
+            let is_passing = |none: &Unproved| {
+                none.proof.missing.as_deref().is_some_and(process_capacity::tells_of_passing)
+            };
             if !proof.as_ref().is_err_and(is_passing) {
                 break;
             }
@@ -171,7 +172,7 @@ pub(super) async fn prepare(
             if is_needed {
                 return Err(StartError::Sandbox(format!("{reason}; {WANTED}")));
             }
-            if is_of_workspace || room::tells_of_passing(&reason) {
+            if is_of_workspace || process_capacity::tells_of_passing(&reason) {
                 return Err(StartError::Sandbox(reason));
             }
             if !Store::of_user().allows_no_sandbox(&config.root) {

@@ -348,7 +348,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing() {
             Fate { capacity: Some(40_000), patience: 3, room_again: true, ..Fate::default() };
         let disk = Disk::new(Vec::new(), fate, 1);
         let journal = start(disk.clone(), Position::START, None, Vec::new()).expect("a writer");
-        let mut room = journal.room();
+        let mut room = journal.disk_space();
         assert_eq!(*room.borrow_and_update(), crate::journal::disk_space::DiskSpace::Enough);
         let mut numbers = Vec::new();
         for number in 0..400 {

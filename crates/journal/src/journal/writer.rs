@@ -136,7 +136,7 @@ impl Journal for Mailbox {
         self.committed.clone()
     }
 
-    fn room(&self) -> watch::Receiver<DiskSpace> {
+    fn disk_space(&self) -> watch::Receiver<DiskSpace> {
         self.room.clone()
     }
 
@@ -232,12 +232,12 @@ impl<S: Storage> Writer<S> {
             match self.commit() {
                 Ok(next) => self.acknowledge(next),
                 Err(error) => {
-                    self.settle();
+                    self.rest();
                     return self.fail(error);
                 }
             }
         }
-        self.settle();
+        self.rest();
     }
 
     /// Waits for an append and takes what else is queued. Returns false when no more can come.
@@ -296,7 +296,7 @@ impl<S: Storage> Writer<S> {
                 return item;
             }
             if settle_at == Some(limit) {
-                self.settle();
+                self.rest();
             }
             if look_at == limit {
                 self.keeper.look(&mut self.storage);
@@ -310,9 +310,9 @@ impl<S: Storage> Writer<S> {
         self.keeper.give_up_reserve(&mut self.storage);
     }
 
-    fn settle(&mut self) {
+    fn rest(&mut self) {
         if self.settle_at.take().is_some() {
-            self.observers.iter_mut().for_each(|observer| observer.settle());
+            self.observers.iter_mut().for_each(|observer| observer.rest());
         }
     }
 
@@ -332,7 +332,7 @@ impl<S: Storage> Writer<S> {
                 return Err(error);
             }
             if !self.keeper.give_up_reserve(&mut self.storage) {
-                self.settle();
+                self.rest();
                 pauses.next().into_iter().for_each(std::thread::sleep);
             }
         }
@@ -638,7 +638,7 @@ mod tests {
         fn batch_end(&mut self) {
             self.0.lock().push(0);
         }
-        fn settle(&mut self) {
+        fn rest(&mut self) {
             self.0.lock().push(u64::MAX);
         }
     }

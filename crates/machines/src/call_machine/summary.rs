@@ -217,7 +217,7 @@ impl Writing {
         self.way = match self.means.on_prefix {
             true => self.prefix(),
             false => {
-                let instruction = self.due.told().chars().count();
+                let instruction = self.due.whole_instruction().chars().count();
                 // Space for two summaries: the one to write, and that of the parts before, which a later
                 // part is sent with.
                 let room = self.means.window.saturating_sub(2 * self.max_tokens());
@@ -231,7 +231,7 @@ impl Writing {
     fn prefix(&self) -> Way {
         let mut material = self.due.material.clone();
         // The agent itself has just sent as much, but this model's window may be smaller.
-        let beside = self.max_tokens() + tokens(self.due.told().len());
+        let beside = self.max_tokens() + tokens(self.due.whole_instruction().len());
         let over = (self.due.prefix_tokens + beside).saturating_sub(self.means.window);
         if over > 0 {
             material.shed(scaled(material.chars(), over, self.due.prefix_tokens));
@@ -248,7 +248,9 @@ impl Writing {
         self.retries = 0;
         match &mut self.way {
             Way::ByProvider => Step::ByProvider(tokens(self.due.covers_chars)),
-            Way::OnPrefix(material) => Step::OnPrefix(material.conversation(&self.due.told())),
+            Way::OnPrefix(material) => {
+                Step::OnPrefix(material.conversation(&self.due.whole_instruction()))
+            }
             Way::InParts { texts, read, so_far, .. } => match texts.get(*read) {
                 Some(text) => {
                     let prompt = Message::user(self.due.prompt(text, so_far.as_deref()));

@@ -49,7 +49,7 @@ impl<'a> Size<'a> {
             overhead: measure.overhead(),
         };
         let limit = window.tokens.saturating_sub(window.output);
-        let room = measure.room(self.extent(view), limit).saturating_sub(self.joining);
+        let room = measure.fitting_tokens(self.extent(view), limit).saturating_sub(self.joining);
         Surroundings {
             transcript: terms.transcript,
             results: terms.results,

@@ -117,7 +117,7 @@ impl Boundary<'_> {
         let other = self.terms.summariser.filter(|other| other.name != own.name);
         let size = CallSize {
             prefix: request.prefix_tokens,
-            instruction: request.told().len() as u64 / CHARS_PER_TOKEN,
+            instruction: request.whole_instruction().len() as u64 / CHARS_PER_TOKEN,
             output: request.max_tokens,
         };
         let rides = other

@@ -128,7 +128,7 @@ impl Transport {
         let start = Instant::now();
         let first_byte = sooner(start + self.first_byte_timeout, self.headway(start));
         let mut response =
-            self.open(parts, headers, first_byte).await.map_err(|error| self.told(error))?;
+            self.open(parts, headers, first_byte).await.map_err(|error| self.redacted(error))?;
         let told = allowance::allowance(response.headers(), now_ms());
         // A document may be an error: then the provider has not taken the request.
         let is_stream = !is_json(&response);
@@ -147,9 +147,9 @@ impl Transport {
             deltas(Delta::Taken(told));
         }
         if read.is_ok() {
-            settle(response).await;
+            drain(response).await;
         }
-        intake.close(read.map_err(|error| self.told(error)))
+        intake.close(read.map_err(|error| self.redacted(error)))
     }
 
     /// Sends the request, and returns the response if its status and type show that a reply
@@ -177,7 +177,7 @@ impl Transport {
         path: [&str; 2],
         headers: HeaderMap,
     ) -> Result<serde_json::Value, ModelError> {
-        self.fetch(path, headers).await.map_err(|error| self.told(error))
+        self.fetch(path, headers).await.map_err(|error| self.redacted(error))
     }
 
     async fn fetch(
@@ -304,7 +304,7 @@ impl Transport {
 
     /// Returns an error as it may be told: without the key and secret headers, which some providers
     /// repeat in it, and with a message of bounded length.
-    fn told(&self, mut error: ModelError) -> ModelError {
+    fn redacted(&self, mut error: ModelError) -> ModelError {
         self.secrets.redact(&mut error.message);
         // A key that is too short to be looked for everywhere is one here.
         let key = self.key.as_ref().map_or("", Key::expose);
@@ -366,7 +366,7 @@ fn sooner(limit: Instant, end: Option<Instant>) -> Instant {
 }
 
 /// Reads the end of the body, so that the connection can be used again.
-async fn settle(mut response: Response) {
+async fn drain(mut response: Response) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
     let mut rest = std::pin::pin!(rest);
     if rest.as_mut().now_or_never().is_none() {
@@ -410,10 +410,10 @@ mod tests {
         let shown = format!("{endpoint:?}");
         assert!(!shown.contains("secret") && !shown.contains("hush"), "{shown}");
         let transport = Transport::new(endpoint, "/v1", &[]).unwrap();
-        let error = transport.told(malformed("bad key sk-secret or hush-hush-hush"));
+        let error = transport.redacted(malformed("bad key sk-secret or hush-hush-hush"));
         assert_eq!(error.message, "bad key [redacted] or [redacted]");
         let long = "x".repeat(bounds::WORDS_CHARS - 4) + "sk-secret";
-        let error = transport.told(malformed(long));
+        let error = transport.redacted(malformed(long));
         assert!(error.message.ends_with("x[red..."), "{}", error.message);
     }
 

@@ -23,8 +23,8 @@ pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed
 use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
 use crate::tool::environment::{self, Environment};
-use crate::tool::room;
-use crate::tool::sandbox::{self, Input, Left, Policy};
+use crate::tool::process_capacity;
+use crate::tool::sandbox::{self, Input, LeftBehind, Policy};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -136,7 +136,7 @@ fn enclosed(input: Input, argv: &[OsString], context: &ToolContext) -> Command {
 /// A running command with its process group and its pipes.
 struct Started {
     child: Child,
-    left: Option<Left>,
+    left: Option<LeftBehind>,
     group: Group,
     output: Receiver,
     errors: Option<Receiver>,
@@ -154,7 +154,7 @@ async fn started(
     let (child, group, left) = match (place, context.sandbox.policy()) {
         (ProcessGroup::OwnGroup, _) => {
             let (child, group) =
-                room::start(&context.cancel, || spawn_leader(&mut command)).await?;
+                process_capacity::start(&context.cancel, || spawn_leader(&mut command)).await?;
             (child, group, None)
         }
         (ProcessGroup::ThisGroup, Some(policy)) => {
@@ -167,7 +167,7 @@ async fn started(
         }
         (ProcessGroup::ThisGroup, None) => {
             context.announce.announce(None).await.map_err(io::Error::other)?;
-            (room::start_soon(|| command.spawn()).await?, Group::own(), None)
+            (process_capacity::start_soon(|| command.spawn()).await?, Group::own(), None)
         }
     };
     let receiver = |pipe: PipeReader| Receiver::from_owned_fd(OwnedFd::from(pipe));
@@ -247,7 +247,7 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8], ended: &CancellationToken
 /// limit. Returns the ending, and true if processes were left behind.
 async fn watch(
     mut child: Child,
-    mut left: Option<Left>,
+    mut left: Option<LeftBehind>,
     mut group: Group,
     timeout: Duration,
     context: &ToolContext,
@@ -278,7 +278,7 @@ async fn watch(
 
 /// Waits until the command has ended, and returns its exit code. In a process namespace, the process
 /// that was started lives as long as what the command left behind.
-async fn code(child: &mut Child, left: &mut Option<Left>) -> io::Result<i32> {
+async fn code(child: &mut Child, left: &mut Option<LeftBehind>) -> io::Result<i32> {
     tokio::select! {
         biased;
         status = child.wait() => status.map(exit_code),

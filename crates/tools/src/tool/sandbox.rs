@@ -275,9 +275,9 @@ pub(super) fn enter_if_asked() {
 
 /// Where the first process of a process namespace tells of processes that its command left behind.
 #[derive(Debug)]
-pub(super) struct Left(Receiver);
+pub(super) struct LeftBehind(Receiver);
 
-impl Left {
+impl LeftBehind {
     /// Makes the pipe in the temporary folder of the command.
     fn new(temporary: &Path) -> io::Result<Self> {
         let path = temporary.join(LEFT);
@@ -322,14 +322,17 @@ pub(super) fn prepare(namespaces: Namespaces) -> Result<(), String> {
 
 /// Starts a command that [`Policy::command`] returned, from a process that has called [`prepare`].
 /// It waits in its sandbox until [`begin`] is called.
-pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child, Option<Left>)> {
+pub(super) fn start(
+    policy: &Policy,
+    command: &mut Command,
+) -> io::Result<(Child, Option<LeftBehind>)> {
     command.stdin(Stdio::piped());
     if policy.namespaces == Namespaces::None {
         return Ok((command.spawn()?, None));
     }
     let in_processes =
         policy.temporary.as_ref().filter(|_| policy.namespaces == Namespaces::Processes);
-    let left = in_processes.map(|folder| Left::new(folder.path())).transpose()?;
+    let left = in_processes.map(|folder| LeftBehind::new(folder.path())).transpose()?;
     let runtime = tokio::runtime::Handle::current();
     let (child, listener) = namespaces::apart(policy, |listener| {
         let _runtime = runtime.enter();
@@ -347,11 +350,11 @@ pub(super) fn start(policy: &Policy, command: &mut Command) -> io::Result<(Child
 }
 
 /// Lets a command begin that was started in a sandbox, once the sandbox is ready.
-pub(super) async fn begin(policy: &Policy, child: &mut Child, left: Option<&mut Left>) {
+pub(super) async fn begin(policy: &Policy, child: &mut Child, left: Option<&mut LeftBehind>) {
     // A wait for the child closes its input.
     let Some(mut stdin) = child.stdin.take() else { return };
     // A process that ended reads nothing.
-    let _ = stdin.write_all(&policy.told()).await;
+    let _ = stdin.write_all(&policy.encoded()).await;
     if let Some(left) = left {
         tokio::select! {
             () = left.ready() => {}
@@ -390,7 +393,7 @@ impl Policy {
     /// Returns the policy as a process that enters a sandbox reads it: the number of its bytes, and JSON.
     ///
     /// It goes through a pipe: the arguments of a process have a bound that a project could reach.
-    fn told(&self) -> Vec<u8> {
+    fn encoded(&self) -> Vec<u8> {
         // What does not encode is no policy: the process then refuses to enter, and nothing runs.
         let text = serde_json::to_vec(self).unwrap_or_default();
         let mut told = (text.len() as u64).to_le_bytes().to_vec();

@@ -111,8 +111,8 @@ impl Digest {
         let closed_chars = layout.closed.iter().map(|record| record.chars()).sum();
         let sizes = Sizes::of(self, around, around.tokens(closed_chars));
         let Some(tail) = self.due(view, &layout, sizes, around) else { return Vec::new() };
-        let target = share(around.window.room(), self.target.min(self.trigger));
-        let ceiling = share(around.window.room(), self.trigger);
+        let target = share(around.window.free_tokens(), self.target.min(self.trigger));
+        let ceiling = share(around.window.free_tokens(), self.trigger);
         let mut edits = Vec::new();
         for factor in FACTORS {
             let records = self.records(view, &layout, tail, sizes.scaled(factor), around);
@@ -138,7 +138,7 @@ impl Digest {
         around: &Surroundings<'_>,
     ) -> Option<u64> {
         let all = around.tokens(view.chars());
-        let ceiling = share(around.window.room(), self.trigger);
+        let ceiling = share(around.window.free_tokens(), self.trigger);
         let begun = layout.end > 0;
         if !begun && all <= sizes.whole.min(ceiling) {
             return None;

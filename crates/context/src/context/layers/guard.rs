@@ -91,7 +91,7 @@ pub fn make_fit(
     tokens: u64,
     reach: Reach,
 ) -> Vec<ContextEdited> {
-    let measured = around.measured_room.filter(|_| tokens >= around.window.room());
+    let measured = around.measured_room.filter(|_| tokens >= around.window.free_tokens());
     let (room, unit) = match measured {
         Some(tokens) => (tokens, Unit::Token),
         None => {
@@ -285,7 +285,7 @@ mod tests {
         let window = Window { tokens: 0, output: 0, overhead: 0 };
         let mut around = Surroundings::new("t.jsonl", "results", window);
         around.measured_room = Some(tokens);
-        make_fit(view, &around, window.room(), Reach::All)
+        make_fit(view, &around, window.free_tokens(), Reach::All)
     }
 
     fn push(view: &mut View, turn: usize, chars: usize) {

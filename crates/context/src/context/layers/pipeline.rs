@@ -61,7 +61,7 @@ pub fn run_snip(
 
 /// Makes the view fit its window, whatever it holds; returns the edits.
 pub fn run_guard(view: &mut View, preset: &Preset, around: &Surroundings<'_>) -> Vec<AppliedEdit> {
-    shrink(view, preset, around, around.window.room(), Reach::All)
+    shrink(view, preset, around, around.window.free_tokens(), Reach::All)
 }
 
 /// Makes the view fit this many tokens without a model, as far as `reach` allows; returns the

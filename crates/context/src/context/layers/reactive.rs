@@ -88,7 +88,7 @@ impl Reactive {
             ReactiveShed::Largest if view.slots().len() > self.reactive_tail => return None,
             ReactiveShed::Largest => 1,
             ReactiveShed::Half => {
-                let half = around.window.room() / 2;
+                let half = around.window.free_tokens() / 2;
                 (around.tokens(view.chars()).saturating_sub(half)) as usize
             }
         };

@@ -171,12 +171,12 @@ impl SummaryRequest {
             }
             SummaryInput::SamePrefix => self.material.chars(),
         };
-        self.told().chars().count() + read
+        self.whole_instruction().chars().count() + read
     }
 
     /// Returns the whole instruction to the summariser.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn whole_instruction(&self) -> String {
         format!("{}{}", self.instruction, self.closing)
     }
 
@@ -188,7 +188,7 @@ impl SummaryRequest {
     /// Returns the prompt for one part, with the summary of the earlier parts.
     #[must_use]
     pub fn prompt(&self, part: &str, so_far: Option<&str>) -> String {
-        let instruction = self.told();
+        let instruction = self.whole_instruction();
         match so_far {
             None => format!("{instruction}\n\n{part}"),
             Some(so_far) => format!(
@@ -209,13 +209,15 @@ impl Summary {
             return None;
         }
         let is_full = match self.pace.trigger {
-            Some(trigger) => around.tokens(view.chars()) > share(trigger, around.window.room()),
+            Some(trigger) => {
+                around.tokens(view.chars()) > share(trigger, around.window.free_tokens())
+            }
             None => self.limit.is_over(view, around),
         };
         if is_full {
             return Some(Urgency::Now);
         }
-        let soft = self.pace.soft_trigger.map(|soft| share(soft, around.window.room()));
+        let soft = self.pace.soft_trigger.map(|soft| share(soft, around.window.free_tokens()));
         let is_soon = soft.is_some_and(|soft| around.tokens(view.chars()) > soft);
         is_soon.then_some(Urgency::Soon)
     }
@@ -277,7 +279,7 @@ impl Summary {
         if let Some(focus) = &focus {
             instruction.push_str(&fill(&self.summary_focus, &[("focus", focus)]));
         }
-        let room = around.window.room().max(1);
+        let room = around.window.free_tokens().max(1);
         let material = Material::of(view, from, reads_to);
         SummaryRequest {
             trigger,
@@ -339,7 +341,7 @@ impl Summary {
     #[must_use]
     pub fn limit(&self, around: &Surroundings<'_>) -> u64 {
         match self.pace.trigger {
-            Some(trigger) => share(trigger, around.window.room()),
+            Some(trigger) => share(trigger, around.window.free_tokens()),
             None => self.limit.tokens(around),
         }
     }

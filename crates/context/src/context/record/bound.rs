@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use super::entry::Deed;
 use super::speech::shortened;
 use super::words::{Uses, lines};
-use super::{Entry, Left, Work};
+use super::{Entry, LeftOut, Work};
 
 /// Worth of a change of a file, which the agent has to know to go on.
 const CHANGE_WORTH: f64 = 3.0;
@@ -81,7 +81,7 @@ pub fn supersede(entries: &mut [Entry]) {
         has_todo |= work.deed == Deed::Todo;
         if is_replaced || is_again {
             let (at, last) = (work.at, work.at);
-            *entry = Entry::Left(Left { at, last, calls: 1, paths: Vec::new() });
+            *entry = Entry::Left(LeftOut { at, last, calls: 1, paths: Vec::new() });
         }
     }
 }
@@ -132,7 +132,7 @@ fn leave_out(entries: &mut [Entry], most_chars: usize, judge: Judge<'_>) {
 /// Returns the marker in the place of a call.
 fn left(entry: &Entry) -> Entry {
     let paths = entry.work().map(|work| work.paths.clone()).unwrap_or_default();
-    Entry::Left(Left { at: entry.at(), last: entry.at(), calls: 1, paths })
+    Entry::Left(LeftOut { at: entry.at(), last: entry.at(), calls: 1, paths })
 }
 
 /// Cuts the long arguments of a call that is longer than that: their beginnings and ends stay, with

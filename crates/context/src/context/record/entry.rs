@@ -57,7 +57,7 @@ pub enum Entry {
     /// A call, word for word, with how it ended.
     Work(Work),
     /// A marker in the place of calls that were left out.
-    Left(Left),
+    Left(LeftOut),
     /// The files that calls changed, in a request that is closed.
     Files {
         /// Number of the message with the newest change.
@@ -150,7 +150,8 @@ pub struct Changed {
 
 /// Calls that were left out of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Left {
+#[schemars(rename = "Left")]
+pub struct LeftOut {
     /// Number of the message with the first of them.
     pub at: u64,
     /// Number of the message with the last of them.
@@ -309,7 +310,7 @@ impl Part {
     }
 }
 
-impl Left {
+impl LeftOut {
     /// Adds the calls of a later marker.
     pub(super) fn join(&mut self, next: &Self) {
         self.last = self.last.max(next.last);

@@ -138,7 +138,7 @@ fn short(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(deed: Deed, result: &str) -> Vec<String> {
+    fn found_in(deed: Deed, result: &str) -> Vec<String> {
         outcome(deed, deed == Deed::Check, result, false)
     }
 
@@ -146,11 +146,11 @@ mod tests {
     fn success_is_no_failure_because_a_word_occurs() {
         let passed =
             "running 3 tests\ntest a ... ok\ntest result: ok. 3 passed; 0 failed; 0 ignored";
-        let found = told(Deed::Check, passed);
+        let found = found_in(Deed::Check, passed);
         assert_eq!(found, ["test result: ok. 3 passed; 0 failed; 0 ignored"]);
         let failed = "test a ... FAILED\nthread 'a' panicked at src/lib.rs:3:5\n\
                       test result: FAILED. 2 passed; 1 failed\nwarning: 2 errors in build script\nexit code 101";
-        let found = told(Deed::Check, failed);
+        let found = found_in(Deed::Check, failed);
         assert_eq!(found, ["exit 101", "test result: FAILED. 2 passed; 1 failed"]);
         assert_eq!(
             headline(&found).map(String::as_str),
@@ -174,11 +174,11 @@ mod tests {
             (Deed::Check, "building\ndone", vec!["done"]),
             (Deed::Todo, "1 open", vec![]),
         ] {
-            assert_eq!(told(deed, result), expected, "{result}");
+            assert_eq!(found_in(deed, result), expected, "{result}");
         }
-        let read = told(Deed::Other, "one\ntwo\nthree");
+        let read = found_in(Deed::Other, "one\ntwo\nthree");
         assert!(read[0].starts_with("3 lines, hash "), "{read:?}");
-        assert_ne!(read, told(Deed::Other, "one\ntwo\nfour"));
+        assert_ne!(read, found_in(Deed::Other, "one\ntwo\nfour"));
         assert_eq!(outcome(Deed::Other, false, "no", true), ["error", "no"]);
     }
 }

@@ -26,7 +26,7 @@ impl TaskEvidence {
             let named = names[..names.len().min(NAMED)].join(", ");
             parts.push(format!("{}: {named}{more}", self.changed()));
         }
-        parts.extend(self.last_test.as_ref().map(told));
+        parts.extend(self.last_test.as_ref().map(last_test));
         if !self.checks.is_empty() {
             let passed = self.checks.iter().filter(|check| check.passed == Some(true)).count();
             parts.push(format!("{passed} of {} checks passed", self.checks.len()));
@@ -61,7 +61,7 @@ impl TaskEvidence {
                 self.commands
             ));
         }
-        lines.extend(self.last_test.as_ref().map(told));
+        lines.extend(self.last_test.as_ref().map(last_test));
         for check in &self.checks {
             let word = match check.passed {
                 Some(true) => "passed",
@@ -113,7 +113,7 @@ fn of_file(file: &FileEvidence) -> String {
 }
 
 /// Returns the last test in words.
-fn told(test: &TestRun) -> String {
+fn last_test(test: &TestRun) -> String {
     let word = match (test.passed, test.exit_code) {
         (Some(true), _) => "passed".to_owned(),
         (Some(false), Some(code)) => format!("failed (exit code {code})"),

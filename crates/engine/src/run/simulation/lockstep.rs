@@ -225,8 +225,8 @@ impl Journal for Lockstep {
         self.journal.committed()
     }
 
-    fn room(&self) -> watch::Receiver<DiskSpace> {
-        self.journal.room()
+    fn disk_space(&self) -> watch::Receiver<DiskSpace> {
+        self.journal.disk_space()
     }
 
     fn report_full(&self) -> bool {

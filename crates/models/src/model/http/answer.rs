@@ -194,7 +194,7 @@ pub(super) async fn beginning(
 mod tests {
     use super::*;
 
-    fn told(status: u16, header: Option<(&'static str, &str)>, body: &str) -> ModelError {
+    fn error_of(status: u16, header: Option<(&'static str, &str)>, body: &str) -> ModelError {
         let url = Url::parse("http://me:pw@models.example/v1/v1/messages?key=abc").expect("a URL");
         let mut headers = HeaderMap::new();
         if let Some((name, value)) = header {
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn an_answer_of_another_kind_is_told_with_its_address() {
         let page = "\n<!DOCTYPE html><head><Title class=x> Not\n Found </title></head>";
-        let error = told(404, None, page);
+        let error = error_of(404, None, page);
         let address = "http://models.example/v1/v1/messages";
         let hint = ". Is `base_url` right? It is what stands before `/v1/messages`";
         assert_eq!(
@@ -238,34 +238,34 @@ mod tests {
             )
         );
         assert_eq!((error.class, error.status), (ErrorClass::NotFound, Some(404)));
-        let error = told(200, Some(("content-type", "Text/HTML; charset=x")), "hello");
+        let error = error_of(200, Some(("content-type", "Text/HTML; charset=x")), "hello");
         let start = format!("the server answered 200 to POST {address} with a web page; ");
         assert!(error.message.starts_with(&start) && error.message.ends_with(hint), "{error}");
-        let error = told(404, None, "");
+        let error = error_of(404, None, "");
         assert!(error.message.contains("404 to POST http") && error.message.contains("empty body"));
-        let error = told(404, None, r#"{"detail":"Not Found"}"#);
+        let error = error_of(404, None, r#"{"detail":"Not Found"}"#);
         assert_eq!(error.message, format!("Not Found (404 from POST {address})"));
-        let error = told(404, None, "404 page not found");
+        let error = error_of(404, None, "404 page not found");
         assert!(error.message.contains("something else: 404 page not found;"), "{error}");
     }
 
     #[test]
     fn a_redirect_is_told_without_what_may_be_secret() {
         let to = Some(("location", "https://u:p@other.example/x?token=1"));
-        let error = told(308, to, "moved");
+        let error = error_of(308, to, "moved");
         assert!(error.message.contains("a redirect to https://other.example/x, which"), "{error}");
-        let error = told(301, Some(("location", "/v1/messages")), "");
+        let error = error_of(301, Some(("location", "/v1/messages")), "");
         assert!(error.message.contains(" to http://models.example/v1/messages, which"), "{error}");
-        assert!(told(302, None, "").message.contains("302 to POST"));
+        assert!(error_of(302, None, "").message.contains("302 to POST"));
     }
 
     #[test]
     fn an_error_that_may_pass_says_no_word_about_the_address_settings() {
-        let error = told(502, None, "<html><title>502 Bad Gateway</title></html>");
+        let error = error_of(502, None, "<html><title>502 Bad Gateway</title></html>");
         assert_eq!(error.class, ErrorClass::ServerError);
         assert!(error.message.contains("web page, \"502 Bad Gateway\""), "{error}");
         assert!(!error.message.contains("base_url"), "{error}");
-        assert_eq!(told(503, None, "no healthy upstream").message, "no healthy upstream");
-        assert_eq!(told(429, None, "<html>slow</html>").class, ErrorClass::RateLimited);
+        assert_eq!(error_of(503, None, "no healthy upstream").message, "no healthy upstream");
+        assert_eq!(error_of(429, None, "<html>slow</html>").class, ErrorClass::RateLimited);
     }
 }

@@ -115,7 +115,7 @@ impl Refusal {
             reason: reasons.next().map_or_else(String::new, |text| beginning(text, WORDS_CHARS)),
             numbers: Numbers { have: count("n_prompt_tokens"), max: count("n_ctx") },
             is_of_day: quotas.any(|quota| quota.contains("PerDay")),
-            wait: waits::told(error, &text.message, now_ms()),
+            wait: waits::time_named(error, &text.message, now_ms()),
             cause: behind.map(Box::new).or(text.cause),
             message: text.message,
         }
@@ -124,7 +124,7 @@ impl Refusal {
     /// Takes a text as the message; a gateway may have put the object of the service into it.
     fn text(text: &str, depth: usize) -> Self {
         let message = beginning(text, MESSAGE_CHARS);
-        let wait = waits::told(&Value::Null, &message, now_ms());
+        let wait = waits::time_named(&Value::Null, &message, now_ms());
         let cause = depth.checked_sub(1).and_then(|depth| Self::find(&passed_on(text)?, depth));
         Self { message, wait, cause: cause.map(Box::new), ..Self::default() }
     }
@@ -165,7 +165,7 @@ impl Refusal {
     fn classify(&self, status: u16) -> ErrorClass {
         let in_stream = (200..300).contains(&status);
         let status = if in_stream { self.implied_status() } else { status };
-        if let Some(class) = self.told(status, in_stream) {
+        if let Some(class) = self.class_named(status, in_stream) {
             return class;
         }
         match status {
@@ -183,12 +183,12 @@ impl Refusal {
     }
 
     /// Returns the class that the type, the code or the words tell, of the service before the gateway.
-    fn told(&self, status: u16, in_stream: bool) -> Option<ErrorClass> {
-        let behind = self.cause.as_ref().and_then(|cause| cause.told(status, in_stream));
-        behind.or_else(|| self.told_itself(status, in_stream))
+    fn class_named(&self, status: u16, in_stream: bool) -> Option<ErrorClass> {
+        let behind = self.cause.as_ref().and_then(|cause| cause.class_named(status, in_stream));
+        behind.or_else(|| self.class_named_itself(status, in_stream))
     }
 
-    fn told_itself(&self, status: u16, in_stream: bool) -> Option<ErrorClass> {
+    fn class_named_itself(&self, status: u16, in_stream: bool) -> Option<ErrorClass> {
         let refused = matches!(status, 400 | 422) || (in_stream && status >= 500);
         let too_long = refused || status == 413;
         let denied = refused || matches!(status, 402 | 403 | 429);

@@ -41,7 +41,7 @@ static PART: LazyLock<Regex> =
 
 /// Returns the time to wait, as an error object or its message tells it. `now_ms` is the wall time since the
 /// Unix epoch.
-pub(super) fn told(error: &Value, message: &str, now_ms: i64) -> Option<Duration> {
+pub(super) fn time_named(error: &Value, message: &str, now_ms: i64) -> Option<Duration> {
     let left = of_fields(error, now_ms).or_else(|| of_words(message, now_ms))?;
     Some(left).filter(|left| !left.is_zero() && *left <= LONGEST)
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn wait(error: &Value) -> Option<Duration> {
-        told(error, error["message"].as_str().unwrap_or_default(), NOW_MS)
+        time_named(error, error["message"].as_str().unwrap_or_default(), NOW_MS)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use nix::unistd;
 use rustix::process::{Pid, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::tool::room;
+use crate::tool::process_capacity;
 
 /// Runs the command and ends this process as the command ended. When this process ends, the kernel
 /// kills the others of the namespace.
@@ -47,7 +47,7 @@ async fn serve(command: &mut Command, mut left: Option<File>) -> io::Result<Infa
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     // Before the command starts: it would inherit the block, and hear no SIGTERM.
     let_through()?;
-    let start = room::start_soon(|| command.spawn());
+    let start = process_capacity::start_soon(|| command.spawn());
     let started = tokio::select! {
         started = start => started?.id(),
         // It was told to end before there was room for it.

@@ -161,7 +161,7 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
     command.arg(ASKED).arg(serde_json::to_string(&targets).unwrap_or_default());
     let root = policy.root.as_ref().ok_or("there is no workspace to probe")?;
     command.current_dir(root.path());
-    let output = finished(&mut command, &policy.told()).map_err(failed)?;
+    let output = finished(&mut command, &policy.encoded()).map_err(failed)?;
     // A process in the sandbox may have folders of its own in the place of shared ones, so that only
     // this one sees where a file was made.
     let got_out = targets.outside.iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0;
@@ -230,7 +230,7 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
         };
         if let Some(mut stdin) = child.stdin.take() {
             // A process that could not enter has ended already, and its exit code says so.
-            let _ = stdin.write_all(&policy.told()).and_then(|()| stdin.write_all(&[BEGIN]));
+            let _ = stdin.write_all(&policy.encoded()).and_then(|()| stdin.write_all(&[BEGIN]));
         }
         Ok(child.wait()?.code())
     };

@@ -111,7 +111,7 @@ pub(super) fn grep(
         search.cut |= search.is_full;
         Ok(!search.cut)
     })?;
-    let told = search.told(limit);
+    let told = search.into_text(limit);
     let line_break = if kept > 0 && !told.ends_with('\n') { "\n" } else { "" };
     Ok(told + line_break + &super::kept_line(kept))
 }
@@ -187,7 +187,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn told(mut self, limit: u64) -> String {
+    fn into_text(mut self, limit: u64) -> String {
         if self.text.is_empty() {
             self.text.push_str("(no matches)");
             if !self.unsearched.is_empty() {

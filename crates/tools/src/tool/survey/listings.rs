@@ -30,7 +30,7 @@ pub(super) struct Listing {
     /// True if there were more than could be read.
     pub is_cut: bool,
     /// False if the folder was changed just before it was read.
-    is_settled: bool,
+    is_at_rest: bool,
 }
 
 /// What tells a folder and its state from another. The time of the last change of its inode cannot be
@@ -49,7 +49,7 @@ impl Stamp {
     }
 
     /// Returns true if the last change is long enough ago. A time to come proves nothing.
-    fn is_settled(self) -> bool {
+    fn is_at_rest(self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         let age = i128::try_from(now).unwrap_or(0) - self.changed_ns;
         age > i128::try_from(AT_REST.as_nanos()).unwrap_or(i128::MAX)
@@ -75,10 +75,10 @@ impl Listings {
         let meta = if folder.as_os_str().is_empty() { fs::metadata(&absolute)? } else { meta };
         let stamp = Stamp::of(&meta);
         let known = self.0.remove(folder);
-        if let Some(known) = known.filter(|known| known.is_settled && known.stamp == stamp) {
+        if let Some(known) = known.filter(|known| known.is_at_rest && known.stamp == stamp) {
             return Ok(known);
         }
-        let is_settled = stamp.is_settled();
+        let is_at_rest = stamp.is_at_rest();
         let (mut entries, mut count, mut is_cut) = (Vec::new(), 0, false);
         for entry in fs::read_dir(&absolute)?.flatten() {
             if count >= most {
@@ -92,7 +92,7 @@ impl Listings {
                 entries.push((name, kind));
             }
         }
-        Ok(Listing { stamp, entries, count, is_cut, is_settled: is_settled && !is_cut })
+        Ok(Listing { stamp, entries, count, is_cut, is_at_rest: is_at_rest && !is_cut })
     }
 
     /// Keeps what a folder holds for the next walk.
@@ -117,7 +117,7 @@ mod tests {
     /// Makes what is known of the folder look as if it had been read long after its last change.
     fn rest(listings: &mut Listings) {
         for listing in listings.0.values_mut() {
-            listing.is_settled = true;
+            listing.is_at_rest = true;
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let mut listings = Listings::default();
         names(&mut listings, folder.path());
         let known = listings.0.get(Path::new("")).unwrap();
-        assert!(!known.is_settled);
+        assert!(!known.is_at_rest);
     }
 
     #[test]
@@ -162,6 +162,6 @@ mod tests {
             fs::write(folder.path().join(name.to_string()), "").unwrap();
         }
         let listing = Listings::default().take(folder.path(), Path::new(""), 3, |_| true).unwrap();
-        assert_eq!((listing.count, listing.is_cut, listing.is_settled), (3, true, false));
+        assert_eq!((listing.count, listing.is_cut, listing.is_at_rest), (3, true, false));
     }
 }

@@ -13,7 +13,7 @@ use crate::crash::{self, Point};
 use crate::tool::command::Order;
 use crate::tool::process::group::{self, Group};
 use crate::tool::process::{self, Program};
-use crate::tool::room;
+use crate::tool::process_capacity;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
@@ -39,7 +39,7 @@ pub(in crate::tool) async fn call(
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let limit = order.program.timeout;
-    for (starts, pause) in room::pauses().take(MOST_STARTS).enumerate() {
+    for (starts, pause) in process_capacity::pauses().take(MOST_STARTS).enumerate() {
         if starts == STARTS_BEFORE_WARNING {
             tracing::warn!(key = %context.key, "a command finds no room for its processes: waiting");
         }
@@ -125,7 +125,7 @@ impl Started {
         };
         let start = async {
             let spawn = || Self::spawn(wrapper, context);
-            let mut started = room::start(&context.cancel, spawn).await?;
+            let mut started = process_capacity::start(&context.cancel, spawn).await?;
             started.tell(&serde_json::to_string(&job(started.process))?).await?;
             Ok(started)
         };

@@ -25,7 +25,7 @@ use crate::tool::command;
 use crate::tool::environment::Environment;
 use crate::tool::process::group::Group;
 use crate::tool::process::{self, ProcessGroup};
-use crate::tool::room;
+use crate::tool::process_capacity;
 use crate::tool::sandbox::{self, Namespaces, Policy, Sandbox, Temporary};
 use crate::tool::spool::Spool;
 use crate::tool::workspace::Workspace;
@@ -73,7 +73,7 @@ pub(super) fn serve(arguments: Vec<PathBuf>) -> i32 {
     let served = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
     let had_room = match &served {
         Ok(Ok(())) => true,
-        Ok(Err(error)) => !room::is_passing(error),
+        Ok(Err(error)) => !process_capacity::is_passing(error),
         Err(_panic) => false,
     };
     if !had_room && !HAS_BEGUN.load(Ordering::SeqCst) {
@@ -145,7 +145,7 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
             Err(reason) => Err(ToolError::Failed(reason)),
         };
         if let Err(ToolError::Io { source, .. }) = &ended
-            && room::is_passing(source)
+            && process_capacity::is_passing(source)
             && !HAS_BEGUN.load(Ordering::SeqCst)
         {
             // The parent starts another wrapper when there is room again.

@@ -61,7 +61,7 @@ impl Sizes {
     pub(super) fn of(digest: &Digest, around: &Surroundings<'_>, closed_now: u64) -> Self {
         let window = effective(digest, around);
         let of = |share: f64| whole(window * share);
-        let room = around.window.room();
+        let room = around.window.free_tokens();
         let closed = of(digest.closed_share);
         let unused = closed.saturating_sub(closed_now);
         Self {

@@ -138,7 +138,7 @@ fn assert_asked_once(view: &View) {
 
 /// The view fits if what must stay word for word fits beside a record, and then that stays.
 fn assert_fits(before: &View, after: &View, around: &Surroundings<'_>) {
-    let room = around.chars(around.window.room());
+    let room = around.chars(around.window.free_tokens());
     let active = before.slots().rfind(|slot| slot.entry.is_request).map(|slot| slot.serial);
     let newest = before.slots().len().saturating_sub(2);
     let is_pinned = |at: usize, slot: &Slot| at >= newest || Some(slot.serial) == active;

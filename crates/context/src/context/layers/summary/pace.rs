@@ -88,12 +88,12 @@ impl Pace {
     /// where there is no target, so that the view is not full again at once.
     #[must_use]
     pub fn goal(&self, limit: u64, window: &Window) -> u64 {
-        self.target.map_or(limit / 2, |target| share(target, window.room()))
+        self.target.map_or(limit / 2, |target| share(target, window.free_tokens()))
     }
 
     /// Returns the tokens of the newest messages that may stay as they are.
     pub(super) fn tail(&self, around: &Surroundings<'_>) -> u64 {
-        self.target.map_or(0, |target| share(target / 2.0, around.window.room()))
+        self.target.map_or(0, |target| share(target / 2.0, around.window.free_tokens()))
     }
 }
 
