@@ -292,7 +292,7 @@ impl RunState {
         // Records of different openings say nothing about open time: no process drove the run in
         // between.
         if self.phase == RunPhase::Open && record.epoch == self.epoch {
-            self.clock.passed(record.ts_ms - self.last_ms);
+            self.clock.passed(record.ts_ms.saturating_sub(self.last_ms));
         }
         if record.epoch != self.epoch {
             self.lose_requests();
@@ -377,7 +377,7 @@ impl RunState {
         task.apply(event, record.ts_ms, self.clock.reading())?;
         let has_ended = was_open && task.state.is_end();
         if has_ended {
-            self.open_tasks -= 1;
+            self.open_tasks = self.open_tasks.saturating_sub(1);
             task.ended_seq = record.seq;
         }
         match event {
@@ -425,8 +425,8 @@ impl RunState {
         self.spent_by(id, spending);
         if let Event::AgentEnded(_) = event {
             let task = self.agents.get(id).map(|agent| agent.task.clone());
-            self.for_each_ancestor(id, |agent| agent.open -= 1);
-            self.open_agents -= 1;
+            self.for_each_ancestor(id, |agent| agent.open = agent.open.saturating_sub(1));
+            self.open_agents = self.open_agents.saturating_sub(1);
             if let Some(task) = task.and_then(|task| self.tasks.get_mut(&task)) {
                 // Its task may have been left out of the plan while it worked, and be in it again.
                 task.open_agents = task.open_agents.saturating_sub(1);
@@ -449,10 +449,17 @@ impl RunState {
             Program::Model { agent, .. } => Some(agent.clone()),
             Program::Command(_) => None,
         };
+        // Whoever waits for it would never hear of it.
+        if spawned.call.is_some() && spawned.parent.is_none() {
+            return Err("a call asked for it, and nobody made that call".to_owned());
+        }
         if let Some(parent) = &spawned.parent {
             let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
+            if status.task != task {
+                return Err("its parent works for another task".to_owned());
+            }
             status.children.push(id.clone());
-            self.for_each_ancestor(parent, |agent| agent.open += 1);
+            self.for_each_ancestor(parent, |agent| agent.open = agent.open.saturating_add(1));
         }
         // A check was started by the plan.
         let is_child = spawned.parent.is_some() && spawned.check.is_none();
@@ -461,12 +468,12 @@ impl RunState {
             self.by_call.insert(call.clone(), id.clone());
         }
         if let Some(task) = self.tasks.get_mut(&task) {
-            task.open_agents += 1;
+            task.open_agents = task.open_agents.saturating_add(1);
             if is_child {
                 task.child_seq = record.seq;
             }
         }
-        self.open_agents += 1;
+        self.open_agents = self.open_agents.saturating_add(1);
         let status =
             AgentStatus::new(task, definition, spawned, (record.ts_ms, self.clock.reading()));
         self.agents.insert(id.clone(), status);

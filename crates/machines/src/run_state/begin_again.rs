@@ -145,8 +145,8 @@ impl RunState {
         agent.apply(&record.event, record.ts_ms, self.clock.reading());
         // The restart is no crash.
         agent.restarted.pop();
-        agent.open += 1;
-        self.open_agents += 1;
+        agent.open = agent.open.saturating_add(1);
+        self.open_agents = self.open_agents.saturating_add(1);
         Ok(())
     }
 }

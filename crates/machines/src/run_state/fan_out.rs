@@ -26,7 +26,7 @@ impl RunState {
             if !self.tasks.contains_key(name) {
                 let fresh = self.fresh_instance(name);
                 self.tasks.insert(name.clone(), fresh);
-                self.open_tasks += 1;
+                self.open_tasks = self.open_tasks.saturating_add(1);
             }
         }
     }
@@ -71,7 +71,7 @@ impl RunState {
             if !status.state.is_end() {
                 status.state = TaskState::Cancelled;
                 status.reason = Some(TASK_ENDED.to_owned());
-                self.open_tasks -= 1;
+                self.open_tasks = self.open_tasks.saturating_sub(1);
             }
         }
     }

@@ -17,7 +17,7 @@ impl RunState {
                 let added = TaskStatus { added_seq: seq, ..TaskStatus::default() };
                 self.tasks.insert(planned.name.clone(), added);
                 self.order.push(planned.name.clone());
-                self.open_tasks += 1;
+                self.open_tasks = self.open_tasks.saturating_add(1);
             }
         }
         let Some(created) = &mut self.created else { return };

@@ -28,15 +28,15 @@ impl RunState {
         if task.agent.as_ref() == Some(id) {
             task.rounds.push(feedback.cause);
         }
-        task.open_agents += 1;
+        task.open_agents = task.open_agents.saturating_add(1);
         agent.round += 1;
         agent.outcome = None;
         agent.apply(&record.event, record.ts_ms, self.clock.reading());
         // A round is no crash.
         agent.restarted.pop();
         let task = agent.task.clone();
-        self.for_each_ancestor(id, |agent| agent.open += 1);
-        self.open_agents += 1;
+        self.for_each_ancestor(id, |agent| agent.open = agent.open.saturating_add(1));
+        self.open_agents = self.open_agents.saturating_add(1);
         self.descendants += usize::from(self.is_unasked(&task));
         Ok(())
     }

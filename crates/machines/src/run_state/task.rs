@@ -193,7 +193,7 @@ impl TaskStatus {
         }
         self.agent = Some(id.clone());
         self.earlier = self.attempt.saturating_sub(1);
-        self.open_agents += 1;
+        self.open_agents = self.open_agents.saturating_add(1);
         Ok(())
     }
 

@@ -64,12 +64,14 @@ pub(crate) struct Intake<A> {
     assembly: A,
     /// The bytes that have arrived.
     bytes: usize,
+    /// The bytes of a document that are no blanks: a server could send blanks for ever.
+    solid: usize,
     is_done: bool,
 }
 
 impl<A: Assembly> Intake<A> {
     pub(crate) fn new(assembly: A) -> Self {
-        Self { form: Form::Unknown, assembly, bytes: 0, is_done: false }
+        Self { form: Form::Unknown, assembly, bytes: 0, solid: 0, is_done: false }
     }
 
     /// Returns true if the reply is complete and nothing more needs to be read.
@@ -90,7 +92,7 @@ impl<A: Assembly> Intake<A> {
     /// Returns the bytes of the reply's contents so far.
     pub(crate) fn written(&self) -> usize {
         match &self.form {
-            Form::Document(document) => document.len(),
+            Form::Document(_) => self.solid,
             Form::Unknown | Form::Events(_) => self.assembly.written(),
         }
     }
@@ -117,6 +119,7 @@ impl<A: Assembly> Intake<A> {
             Form::Document(document) => {
                 bounds::within(self.bytes, sse::MAX_EVENT_BYTES, "it is")?;
                 document.extend_from_slice(chunk);
+                self.solid += chunk.iter().filter(|byte| !byte.is_ascii_whitespace()).count();
                 return Ok(0);
             }
             Form::Unknown => return Ok(0),

@@ -176,9 +176,11 @@ impl Assembly for ResponseAssembly {
                 return Ok(Progress::Done);
             }
             "error" => return Err(refusal(event.data)),
-            // Reasoning is taken whole; the others are signs of life, or of a later version.
-            _ => {
-                let bytes = event_in.delta.as_ref().map_or(0, String::len);
+            // Reasoning is taken whole; the others are signs of life, or of a later version: the reply does not
+            // become longer by them.
+            kind => {
+                let of_reply = kind.starts_with("response.reasoning");
+                let bytes = event_in.delta.as_ref().filter(|_| of_reply).map_or(0, String::len);
                 self.passed = self.passed.saturating_add(bytes);
                 deltas(Delta::Alive);
             }
@@ -232,6 +234,10 @@ impl ResponseAssembly {
     fn begin(&mut self, event: &EventIn<'_>, deltas: DeltaSink<'_>) -> Result<(), ModelError> {
         let raw = event.item.ok_or_else(|| malformed("an item began without a content"))?;
         let index = self.place(event)?;
+        if self.items.contains_key(&index) {
+            // Which of the two the deltas belong to, nobody can tell: one call would be lost, or made twice.
+            return Err(malformed("an item began in the place of another"));
+        }
         let part = self.open(raw)?;
         match &part {
             Part::Call { name, .. } => deltas(Delta::Tool(name)),
@@ -268,10 +274,12 @@ impl ResponseAssembly {
         }
         let item = read_item(raw)?;
         let Some(Item { part, is_done }) = self.items.get_mut(&index) else { return Ok(()) };
-        if !part.is_of(&item.r#type) {
-            return Err(malformed("an item ended as one of another type"));
+        if !part.is_of(&item.r#type) || part.is_another(&item) {
+            return Err(malformed("an item ended as another"));
         }
-        *is_done = true;
+        if std::mem::replace(is_done, true) {
+            return Err(malformed("an item ended twice"));
+        }
         match part {
             Part::Message { text, refusal, phase } => {
                 *phase = item.phase.or(phase.take());
@@ -367,17 +375,7 @@ impl ResponseAssembly {
         if status == "failed" {
             return Err(malformed("the response failed without a reason"));
         }
-        for (index, item) in (0..).zip(response.output.into_iter().flatten()) {
-            let output_index = self.unplaced.is_empty().then_some(index);
-            let (r#type, item_id) = (Cow::Borrowed(""), None);
-            let (item, delta, response) = (Some(item), None, None);
-            let event = EventIn { r#type, output_index, item_id, item, delta, response };
-            // What came whole is not taken again.
-            let index = self.place(&event)?;
-            if self.items.get(&index).is_none_or(|item| !item.is_done) {
-                self.complete(&EventIn { output_index: Some(index), ..event }, deltas)?;
-            }
-        }
+        self.complete_all(response.output.into_iter().flatten(), deltas)?;
         let reason = response.incomplete_details.and_then(|details| details.reason);
         self.end = Some(match (status.as_str(), reason) {
             ("incomplete", reason) | (_, reason @ Some(_)) => {
@@ -385,6 +383,39 @@ impl ResponseAssembly {
             }
             _ => End::Completed,
         });
+        Ok(())
+    }
+
+    /// Takes the items of the whole output that did not come whole before. A call is known by its id, as indexes
+    /// of some servers do not fit the places here; other items come in the same order.
+    fn complete_all<'a>(
+        &mut self,
+        output: impl Iterator<Item = &'a RawValue>,
+        deltas: DeltaSink<'_>,
+    ) -> Result<(), ModelError> {
+        let known: Vec<u64> = self.items.keys().copied().collect();
+        for (number, raw) in output.enumerate() {
+            let item = read_item(raw)?;
+            let is_same = |at: &u64| {
+                let known = self.items.get(at);
+                known.is_some_and(|known| {
+                    known.part.is_of(&item.r#type) && !known.part.is_another(&item)
+                })
+            };
+            let call = self.items.iter().find(|(_, known)| known.part.is_call_of(&item));
+            let named = item.id.as_ref().and_then(|id| self.unplaced.get(id));
+            let place =
+                call.map(|(at, _)| at).or(named).or(known.get(number)).filter(|at| is_same(at));
+            let next =
+                self.items.last_key_value().map_or(0, |(newest, _)| newest.saturating_add(1));
+            let index = place.copied().unwrap_or(next);
+            if self.items.get(&index).is_none_or(|item| !item.is_done) {
+                let (r#type, item_id) = (Cow::Borrowed(""), None);
+                let (item, output_index, delta, response) = (Some(raw), Some(index), None, None);
+                let event = EventIn { r#type, output_index, item_id, item, delta, response };
+                self.complete(&event, deltas)?;
+            }
+        }
         Ok(())
     }
 
@@ -428,6 +459,19 @@ impl Part {
             Self::Kept(of, _) => kind == *of,
             Self::Other => !["message", "function_call", REASONING, COMPACTION].contains(&kind),
         }
+    }
+
+    /// Returns true if it is the call that the item names.
+    fn is_call_of(&self, item: &ItemIn<'_>) -> bool {
+        let Self::Call { id, .. } = self else { return false };
+        !id.is_empty() && item.call_id.as_ref() == Some(id)
+    }
+
+    /// Returns true if it is a call and the item names another.
+    fn is_another(&self, item: &ItemIn<'_>) -> bool {
+        let Self::Call { id, .. } = self else { return false };
+        let named = item.call_id.as_ref().filter(|named| !named.is_empty());
+        !id.is_empty() && named.is_some_and(|named| named != id)
     }
 
     fn of_message(phase: Option<String>) -> Self {
@@ -738,5 +782,51 @@ mod tests {
         let error = replay([text.as_bytes(), failed.as_bytes()]).expect_err("it failed");
         let usage = Usage { input: 43, output: 10, ..Usage::default() };
         assert_eq!(error.usage.as_deref(), Some(&usage));
+    }
+
+    #[test]
+    fn a_call_is_made_once_whatever_the_indexes_say() {
+        let item = |id: &str| {
+            format!(
+                r#"{{"type":"function_call","id":"fc_{id}","call_id":"{id}","name":"bash","arguments":"{{\"{id}\":1}}"}}"#
+            )
+        };
+        // The indexes of the two calls, the ids that their items have, and whether the whole output follows.
+        let table: [([Option<u64>; 2], [&str; 2], bool, Option<[&str; 2]>); 9] = [
+            ([Some(0), Some(1)], ["a", "b"], true, Some(["a", "b"])),
+            ([Some(1), Some(2)], ["a", "b"], true, Some(["a", "b"])),
+            ([Some(1), Some(2)], ["a", "b"], false, Some(["a", "b"])),
+            ([Some(10), Some(9)], ["a", "b"], true, Some(["b", "a"])),
+            ([None, None], ["a", "b"], true, Some(["a", "b"])),
+            ([Some(0), Some(0)], ["a", "b"], true, None),
+            ([Some(0), Some(0)], ["a", "b"], false, None),
+            ([Some(0), Some(0)], ["a", "a"], false, None),
+            ([None, None], ["a", "a"], false, None),
+        ];
+        for (indexes, ids, is_told, expected) in table {
+            let mut stream = String::new();
+            for (index, id) in indexes.iter().zip(ids) {
+                let index =
+                    index.map_or(String::new(), |index| format!("\"output_index\":{index},"));
+                for kind in ["added", "done"] {
+                    let item = item(id);
+                    stream += &event(&format!(
+                        r#"{{"type":"response.output_item.{kind}",{index}"item":{item}}}"#
+                    ));
+                }
+            }
+            let output = if is_told { ids.map(item).join(",") } else { String::new() };
+            stream += &event(&format!(
+                r#"{{"type":"response.completed","response":{{"status":"completed","output":[{output}]}}}}"#
+            ));
+            let reply = replay([stream.as_bytes()]);
+            let calls = reply.ok().filter(|reply| reply.broken.is_none()).map(|reply| {
+                let calls: Vec<_> =
+                    reply.message.tool_calls().map(|call| call.id.clone()).collect();
+                calls
+            });
+            let expected = expected.map(|ids| ids.map(str::to_owned).to_vec());
+            assert_eq!(calls, expected, "{indexes:?} {ids:?} {is_told}");
+        }
     }
 }
