@@ -6,6 +6,7 @@
 mod calls;
 mod continuing;
 mod hand_over;
+mod inbox;
 pub mod interrupted;
 pub mod lost;
 mod provider;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use self::calls::CallState;
 pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
+use self::inbox::{Inbox, Taken};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -35,6 +37,7 @@ use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
     AgentSpawned, ModelResponded, Outcome, Program, Shortfalls, ToolFinished, ToolIntended,
+    TurnStarted,
 };
 
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ pub struct Machine {
     calls: Vec<CallState>,
     /// The ids of all calls so far.
     call_ids: Arc<HashSet<String>>,
-    joining: Option<Joining>,
+    inbox: Inbox,
     continuations: u32,
     /// Number of continuations in a row of answers that reached the output limit.
     truncations: u32,
@@ -99,14 +102,6 @@ pub struct Machine {
     last_output: Option<Output>,
 }
 
-/// A user message that joins the conversation with the next turn.
-#[derive(Clone, Debug)]
-struct Joining {
-    message: Json,
-    /// True if it asks for something, and not only for the rest of an answer.
-    is_request: bool,
-}
-
 impl Machine {
     /// Makes the state of the agent that `spawned` announces; it may call its model `max_turns`
     /// times. The view of an agent whose prompt is stored begins with a part of it, unless the
@@ -128,7 +123,7 @@ impl Machine {
             replies: 0,
             calls: Vec::new(),
             call_ids: Arc::default(),
-            joining: None,
+            inbox: Inbox::default(),
             continuations: 0,
             truncations: 0,
             breaks: 0,
@@ -232,7 +227,7 @@ impl Machine {
     /// Returns the user message that joins the conversation with the next turn, if one is due.
     #[must_use]
     pub fn joining(&self) -> Option<&Json> {
-        self.joining.as_ref().map(|joining| &joining.message)
+        self.inbox.message()
     }
 
     /// Returns the output of the last round, if the agent is a command that had one.
@@ -336,18 +331,7 @@ impl Machine {
                 self.summaries.turn_started();
                 self.snip = None;
                 self.phase = Phase::Calling;
-                let joining = self.joining.take();
-                match &started.message {
-                    Some(message) if joining.is_some_and(|joining| !joining.is_request) => {
-                        let pushed = self.view.push_continuation(message.clone());
-                        pushed.map_err(|error| illegal(&error.to_string()))?;
-                    }
-                    Some(message) => {
-                        self.push(message.clone(), event)?;
-                        self.summaries.user_spoke();
-                    }
-                    None => {}
-                }
+                self.joined(started).map_err(|error| illegal(&error.to_string()))?;
             }
             Event::ModelRequested(requested) => {
                 self.requests = self.requests.max(requested.attempt);
@@ -401,7 +385,10 @@ impl Machine {
                 self.summaries.forget_lost();
                 if self.is_ended() {
                     self.phase = match &restarted.feedback {
-                        Some(feedback) => self.begin_round(&feedback.text),
+                        Some(feedback) => {
+                            let begun = self.begin_round(&feedback.text);
+                            begun.map_err(|full| illegal(&full.to_string()))?
+                        }
                         None => self.continue_after_end(),
                     };
                 }
@@ -420,9 +407,23 @@ impl Machine {
         Ok(())
     }
 
-    fn push(&mut self, json: Json, event: &Event) -> Result<(), IllegalEvent> {
-        let pushed = self.view.push(json);
-        pushed.map_err(|error| IllegalEvent { event: event.kind(), reason: error.to_string() })
+    /// Puts the user message of a turn into the view, and takes what it holds out of the inbox.
+    fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
+        if let Some(json) = &started.message {
+            let message = Message::read(json.as_str())?;
+            match self.inbox.take(&message) {
+                Taken::Continuation => self.view.push_continuation(json.clone())?,
+                Taken::Requests => {
+                    self.view.push_read(json.clone(), &message);
+                    self.summaries.user_spoke();
+                }
+            }
+        }
+        if started.hand_over {
+            // After it nothing is read any more.
+            self.inbox.clear();
+        }
+        Ok(())
     }
 
     fn responded(&mut self, reply: &ModelResponded, event: &Event) -> Result<(), IllegalEvent> {
@@ -500,7 +501,7 @@ mod tests {
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
     use crate::output::Output;
     use crate::turn::ModelFailed;
-    use crate::turn::{Effect, ResultSource, ToolStarted, ToolStatus, TurnStarted};
+    use crate::turn::{Effect, ResultSource, ToolStarted, ToolStatus};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");

@@ -1,10 +1,11 @@
 //! Decides how an agent continues after a reply without tool calls, after a model call that failed,
 //! and after its end.
 
-use super::{Joining, Machine, Phase};
+use super::inbox::Full;
+use super::{Machine, Phase};
 use crate::context::CompactionTrigger;
 use crate::failure::{Failure, FailureKind};
-use crate::message::{Json, Message, StopReason};
+use crate::message::StopReason;
 use crate::output::Output;
 use crate::turn::{ModelFailed, Outcome, Program};
 
@@ -73,7 +74,7 @@ impl Machine {
     /// Ends an agent whose replies broke so often that the retry policy gave up.
     pub(super) fn broken_for_good(&mut self, failed: &ModelFailed) {
         if self.breaks > 0 && failed.turn == self.turn {
-            self.joining = None;
+            self.inbox.forget_continuation();
             self.fail_after(failed);
         }
     }
@@ -156,9 +157,9 @@ impl Machine {
         self.continuations = self.continuations.saturating_add(1);
         // After an assistant message only a user message may follow; after none (the reply had no
         // complete block) the history still ends with one.
-        // A message of a round that was not sent yet is a reason to answer too.
-        if !self.view.ends_with_user() && self.joining.is_none() {
-            self.join(CONTINUE, false);
+        // What waits in the inbox is a reason to answer too.
+        if !self.view.ends_with_user() {
+            self.inbox.ask_for_rest(CONTINUE);
         }
         Phase::Ready
     }
@@ -167,29 +168,27 @@ impl Machine {
     /// still ends with the message that it answers, and no other may follow.
     fn nudge(&mut self) -> Phase {
         self.nudged = true;
-        if !self.view.ends_with_user() && self.joining.is_none() {
-            self.join(NUDGE, false);
+        if !self.view.ends_with_user() {
+            self.inbox.ask_for_rest(NUDGE);
         }
         Phase::Ready
     }
 
-    fn join(&mut self, text: &str, is_request: bool) {
-        let message = Json::encode(&Message::user(text));
-        self.joining = Some(Joining { message, is_request });
-    }
-
     /// Begins the next round of an agent that had ended: a conversation continues with this user
     /// message, a command runs again.
-    pub(super) fn begin_round(&mut self, text: &str) -> Phase {
+    ///
+    /// # Errors
+    /// Returns an error if too much waits to be read already.
+    pub(super) fn begin_round(&mut self, text: &str) -> Result<Phase, Full> {
         self.refused = None;
         self.answer.clear();
         (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
         self.nudged = false;
         self.calls.clear();
         if let Program::Model { .. } = self.spawned.program {
-            self.join(text, true);
+            self.inbox.ask(text)?;
         }
-        Phase::Ready
+        Ok(Phase::Ready)
     }
 
     /// Continues a conversation that had ended, because its task is retried.
