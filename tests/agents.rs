@@ -4,6 +4,7 @@ mod delegation;
 mod guests;
 pub(crate) mod own_tools;
 pub(crate) mod proposals;
+mod resting;
 mod results;
 mod supervision;
 mod tools;

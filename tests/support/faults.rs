@@ -28,7 +28,7 @@ use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage
 use callsheet::model::{
     BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,
 };
-use callsheet::run::{Options, Run, RunEnd, StoppedRun};
+use callsheet::run::{Options, Remote, Run, RunEnd, StoppedRun};
 use callsheet::run_state::RunState;
 use callsheet::store::Store;
 use callsheet::tool::workspace::Workspace;
@@ -577,13 +577,28 @@ impl Rig {
 
     /// Makes the step crash that an agent has under way.
     pub(crate) fn crash(&self, agent: &str) {
+        assert!(self.crash_if_up(agent), "it is at work");
+    }
+
+    /// Does the same, if the agent has an actor. Returns true if it has.
+    pub(crate) fn crash_if_up(&self, agent: &str) -> bool {
         let actor = self.services.addresses.agents.get(&id(agent)).map(|actor| actor.clone());
-        let actor = actor.expect("it is at work");
+        let Some(actor) = actor else { return false };
         // One of these is the step under way; the others are stale, and ignored.
         for step in 1..20 {
             let result = Err(StepError::Crashed("injected".to_owned()));
             let _ = actor.send_message(AgentMsg::StepDone { step, result });
         }
+        true
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        self.run.remote()
+    }
+
+    /// Returns true if an agent has an actor.
+    pub(crate) fn is_up(&self, agent: &str) -> bool {
+        self.services.addresses.agents.contains_key(&id(agent))
     }
 
     /// Waits for the end.

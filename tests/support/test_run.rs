@@ -349,6 +349,11 @@ impl Live {
         self.run.remote()
     }
 
+    /// Returns true if an agent has an actor.
+    pub(crate) fn is_up(&self, agent: &str) -> bool {
+        self.run.actors().1.addresses.agents.contains_key(&AgentId::from_text(agent))
+    }
+
     /// Cancels a target; returns true if there was one.
     pub(crate) async fn cancel(&self, target: CancelTarget) -> bool {
         soon("the answer to a cancel", self.run.remote().cancel(target, "not needed")).await

@@ -8,7 +8,8 @@
 //! Mailboxes are unbounded in ractor, so each kind of mail has a bound of its own:
 //! - An agent has one step in progress and at most one summary that is written ahead; each of them
 //!   mails one result. A step asks at most one question of each other actor at a time; only for
-//!   delegations it asks one for each `delegate` call of its turn.
+//!   delegations it asks one for each `delegate` call of its turn. While all its calls wait for others, the
+//!   step wishes to rest at most once a second.
 //! - For each commit batch the supervisor receives one message without content. The records wait in
 //!   a bounded feed ([`transcript_writer::feed`]), and the journal waits when the feed is full.
 
@@ -47,9 +48,11 @@ mod summarise;
 pub mod summary;
 pub mod supervisor;
 pub mod surroundings;
+mod ticket;
 pub mod tool_context;
 mod tool_run;
 pub mod transcript_writer;
 mod unknown;
+pub mod waits;
 mod warm_up;
 mod work;

@@ -4,10 +4,12 @@
 //! as a task in a `JoinSet`. The task runs beside the mailbox and mails back the records that it
 //! made; the result of an earlier step is dropped. The handler never writes the journal and never
 //! waits. A decision about a long context takes long: the agent waits for a processor beside its mailbox, and
-//! then decides while another thread does what its own would have done.
+//! then decides while another thread does what its own would have done. An agent that waits for others for long gives
+//! up its actor (`resting`).
 
 mod grace;
 mod past;
+mod resting;
 mod sending;
 mod summaries;
 
@@ -106,6 +108,8 @@ pub struct State {
     /// True if the step under way calls the model.
     is_calling: bool,
     ending: Option<Ending>,
+    /// True if the actor ends because all that the agent waits for comes from others.
+    rests: bool,
     /// True if the view was checked and repaired since it was rebuilt from records, which may be of
     /// an older version.
     looked_over: bool,
@@ -139,7 +143,7 @@ impl Actor for Agent {
         myself: ActorRef<AgentMsg>,
         folded: Box<Folded>,
     ) -> Result<Box<State>, ActorProcessingErr> {
-        let Folded { machine, talk, past, requested_ms, lost } = *folded;
+        let Folded { machine, talk, past, requested_ms, lost, waited, looked_over } = *folded;
         let definition = talk.as_ref().map(|talk| &talk.briefing.spec.name);
         let span = spans::agent(&self.services.span, &self.task, &self.id, definition);
         // The address comes before `Go`: an answer to the first step must find the agent.
@@ -155,7 +159,7 @@ impl Actor for Agent {
             finishing: false,
             gave_up: false,
             steps: Work::default(),
-            answers: Arc::new(Answers::new(Caller::Agent(self.id.clone()))),
+            answers: Arc::new(Answers::new(Caller::Agent(self.id.clone()), waited)),
             ahead: None,
             aheads: 0,
             beside: Work::default(),
@@ -163,7 +167,8 @@ impl Actor for Agent {
             abandon: CancellationToken::new(),
             is_calling: false,
             ending: None,
-            looked_over: false,
+            rests: false,
+            looked_over,
             span,
             requested_ms,
             processor: Arc::default(),
@@ -189,6 +194,7 @@ impl Actor for Agent {
                 // Nobody waits if the agent was restarted meanwhile: its next step asks again.
                 state.answers.requests.answer(&(reply.kind(), id), *reply);
             }
+            AgentMsg::Rest => self.rest(state),
             AgentMsg::Admitted(call) => state.answers.permits.admit(call),
             AgentMsg::IsUnderWay(call, provider) => {
                 state.answers.permits.tell_end(&self.services, call, &provider);
@@ -271,6 +277,7 @@ impl Agent {
                 let outcome = outcome.clone();
                 return self.finish(myself, state, outcome);
             }
+            None if state.rests => return self.lie_down(myself),
             None => {}
         }
         if !state.lost.is_empty() {

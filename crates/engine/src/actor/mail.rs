@@ -67,6 +67,10 @@ pub enum SupervisorMsg {
     /// The fold of an agent's records is done or has failed: its result is in the supervisor's
     /// state.
     Folded(AgentId),
+    /// All calls of an agent's step have waited for others for some time: it could do without its actor.
+    WantsRest(AgentId),
+    /// An agent that was told to rest does not: an answer came first.
+    StaysUp(AgentId),
     /// The pause before the restart of a serving actor is over; the number is its place in the
     /// supervisor's list.
     StartService(usize),
@@ -114,7 +118,10 @@ impl SupervisorMsg {
                 Subject::Other("a question")
             }
             Self::Request(request) => work(&request.from),
-            Self::Folded(agent) | Self::Compact { agent, .. } => work(agent),
+            Self::Folded(agent)
+            | Self::WantsRest(agent)
+            | Self::StaysUp(agent)
+            | Self::Compact { agent, .. } => work(agent),
             Self::OutputChecked { task, .. } | Self::Evaluated { task, .. } => work(task),
             Self::AnswerCompared { agent, .. } => work(agent),
             Self::News => Subject::Other("what was recorded"),
@@ -155,6 +162,9 @@ pub enum AgentMsg {
         /// The reply.
         reply: Box<Reply>,
     },
+    /// Give up the actor if all calls of the step still wait for others. It is the last mail of the supervisor
+    /// for this actor, unless the agent says that it stays up.
+    Rest,
     /// A model call may start.
     Admitted(u64),
     /// The gateway of a provider was restarted and asks whether a call is still in progress.

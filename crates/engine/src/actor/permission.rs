@@ -8,6 +8,7 @@ use super::hooks;
 use super::mail::SupervisorMsg;
 use super::questions::{self, Here};
 use super::step::StepContext;
+use super::waits::Wait;
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
@@ -212,7 +213,7 @@ async fn asked(
     let mut effect = effect(context, &question).await;
     for number in 2_u32.. {
         let Answered { answer, effect: shown, .. } =
-            ask(context, id, effect.clone(), question.clone()).await?;
+            ask(context, (call, id), effect.clone(), question.clone()).await?;
         if !answer.allowed {
             return Ok(Decision::Denied(refusal(answer.text)));
         }
@@ -293,7 +294,7 @@ fn before(change: &Change, workspace: &Workspace) -> Before {
 /// Asks a person, at this terminal if there is one, or wherever somebody answers first.
 async fn ask(
     context: &StepContext,
-    id: String,
+    (call, id): (&PendingCall, String),
     effect: Output,
     question: Question,
 ) -> Result<Answered, ToolError> {
@@ -302,7 +303,10 @@ async fn ask(
     let asked = ApprovalAsked { tool: question.tool.clone(), effect: Some(effect), ..asked };
     let asker = context.services.asker.as_deref();
     let here = asker.map(|asker| Here { answer: asker.ask(question), who: asker.who() });
-    let answered = questions::ask(context, asked, here).await?;
+    // Whoever is asked here keeps the agent up: what is on the screen belongs to its step.
+    let waits = asker.is_none().then_some(&context.answers.waits);
+    let waiting = waits.map(|waits| waits.enter(&call.key, Wait::undecided()));
+    let answered = questions::ask(context, asked, here, waiting).await?;
     if let Some(asker) = asker.filter(|asker| answered.answer.by != Some(asker.who())) {
         asker.answered_elsewhere(&context.agent, &answered.answer);
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::mail::SupervisorMsg;
 use super::step::{SlotReturn, StepContext, take_slot};
+use super::waits::{Wait, Waiting};
 use crate::model::BoxFuture;
 use crate::own_tool::AskPerson;
 use crate::run_machine::Ask;
@@ -24,7 +25,8 @@ pub(super) struct Here<'a> {
     pub(super) who: String,
 }
 
-/// Asks, and waits until somebody has answered and the answer is durable.
+/// Asks, and waits until somebody has answered and the answer is durable. The agent may rest while its call is
+/// `waiting`.
 ///
 /// # Errors
 /// Returns an error if the agent must end before. The question stays open for its successor.
@@ -32,6 +34,7 @@ pub(super) async fn ask(
     context: &StepContext,
     asked: ApprovalAsked,
     here: Option<Here<'_>>,
+    waiting: Option<Waiting<'_>>,
 ) -> Result<Answered, ToolError> {
     let (id, services) = (asked.id.clone(), &context.services);
     let mut answered = pin!(context.request(&id, Ask(asked)));
@@ -57,6 +60,7 @@ pub(super) async fn ask(
             }
         }
     };
+    drop(waiting);
     // This cannot be missing: no other task waits for the same question.
     let answered = answered.ok_or(ToolError::Unanswered)?;
     match &context.slot_return {
@@ -89,7 +93,8 @@ pub(super) async fn ask_person(
     }
     let asked = ApprovalAsked::new(call.key.as_str(), ApprovalKind::Question, question);
     let asked = ApprovalAsked { tool: call.call.name.clone(), choices: choices.clone(), ..asked };
-    let Answered { answer, .. } = ask(context, asked, None).await?;
+    let waiting = context.answers.waits.enter(&call.key, Wait::decided());
+    let Answered { answer, .. } = ask(context, asked, None, Some(waiting)).await?;
     Ok(match (answer.allowed, answer.text) {
         (true, text) => ToolOutput::ok(text.unwrap_or_default()),
         (false, None) => ToolOutput::error("The person declined to answer."),

@@ -36,6 +36,11 @@ impl<K: Clone + Eq + Hash, V> Replies<K, V> {
         Expected { replies: self, key, answer }
     }
 
+    /// Returns the number of questions without an answer.
+    pub fn open(&self) -> usize {
+        self.0.lock().values().filter(|waiting| !waiting.is_closed()).count()
+    }
+
     /// Passes an answer to the task that waits for it. Returns true if a task did.
     pub fn answer(&self, key: &K, value: V) -> bool {
         let waiting = self.0.lock().remove(key);

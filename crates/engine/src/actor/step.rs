@@ -14,6 +14,7 @@ use super::replies::Replies;
 use super::services::Services;
 use super::summary::SummaryAnswer;
 use super::surroundings::Surroundings;
+use super::waits::{Waited, Waits};
 use super::work::{self, Helper};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
@@ -59,16 +60,19 @@ pub struct Answers {
     pub permits: Permits,
     /// Summaries, by the number of the request.
     pub summaries: Replies<u64, SummaryAnswer>,
+    /// The calls of its step that wait for others.
+    pub waits: Waits,
 }
 
 impl Answers {
-    /// Makes empty tables.
+    /// Makes the tables of an agent whose calls had waited before, for another actor.
     #[must_use]
-    pub fn new(caller: Caller) -> Self {
+    pub(super) fn new(caller: Caller, waited: Waited) -> Self {
         Self {
             requests: Replies::default(),
             permits: Permits::new(caller),
             summaries: Replies::default(),
+            waits: Waits::after(waited),
         }
     }
 }
@@ -123,6 +127,11 @@ pub struct StepContext {
 }
 
 impl StepContext {
+    /// Waits until the agent may rest, because its `open` calls all wait for others.
+    pub(super) fn may_rest(&self, open: usize) -> impl Future<Output = ()> + use<'_> {
+        self.answers.waits.may_rest(&self.services, &self.agent, open)
+    }
+
     /// Waits until new work may begin, which it may not while the disk is full.
     pub(super) async fn wait_for_disk(&self) -> Result<(), StepError> {
         let mut room = self.services.room.subscribe();

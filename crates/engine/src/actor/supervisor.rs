@@ -14,6 +14,7 @@ mod evaluations;
 mod outputs;
 mod perform;
 mod proposals;
+mod resting;
 mod written;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +30,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::evaluations::{Evaluations, Order};
 use self::perform::Folding;
+use self::resting::Resting;
 use self::written::WrittenFiles;
+use super::agent::Folded;
 use super::compactor::{self, Compactor};
 use super::gateway::{self, Gateway, GatewaySettings};
 use super::mail::{AgentMsg, SupervisorMsg};
@@ -90,6 +93,8 @@ pub struct State {
     proposals: mpsc::UnboundedSender<Vec<Draft>>,
     left: Left,
     agents: HashMap<AgentId, ActorRef<AgentMsg>>,
+    /// The agents that wait for others without an actor, or are about to.
+    resting: HashMap<AgentId, Resting>,
     /// The rights of agents' steps to record, kept until the ends of the agents are recorded.
     rights: HashMap<AgentId, RecordRight>,
     agents_by_actor: HashMap<ActorId, AgentId>,
@@ -169,6 +174,7 @@ impl Actor for Supervisor {
             proposals,
             left: start.left,
             agents: HashMap::new(),
+            resting: HashMap::new(),
             rights: HashMap::new(),
             agents_by_actor: HashMap::new(),
             serving: Vec::new(),
@@ -247,6 +253,8 @@ impl Actor for Supervisor {
             }
             SupervisorMsg::HookEnded(finished) => state.machine.hook_ended(now, finished),
             SupervisorMsg::Folded(agent) => self.folded(&myself, state, &agent),
+            SupervisorMsg::WantsRest(agent) => Self::wants_rest(state, agent),
+            SupervisorMsg::StaysUp(agent) => Self::stays_up(state, &agent),
             SupervisorMsg::StartService(place) => {
                 if let Err(error) = self.start_service(&myself, state, place).await {
                     self.finish(&myself, state, RunEnd::Broken(error.to_string()));
@@ -257,10 +265,11 @@ impl Actor for Supervisor {
                 self.services.requests.answer(&request, found);
             }
             SupervisorMsg::Compact { request, agent, focus } => {
-                let message = AgentMsg::Compact { focus };
-                let actor = state.agents.get(&agent);
-                let sent = actor.is_some_and(|actor| actor.send_message(message).is_ok());
-                self.services.requests.answer(&request, sent);
+                let is_there =
+                    state.agents.contains_key(&agent) || state.resting.contains_key(&agent);
+                // It needs no actor for that: it compacts at its next turn boundary.
+                drop(Self::mail(state, &agent, AgentMsg::Compact { focus }));
+                self.services.requests.answer(&request, is_there);
             }
             SupervisorMsg::Interrupt { reason } => state.machine.interrupt(now, reason),
             SupervisorMsg::Disk(DiskSpace::Scarce) => {
@@ -292,13 +301,14 @@ impl Actor for Supervisor {
         self.services.pulse.begins(Subject::Other("the end of an actor"));
         match event {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
-            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+            SupervisionEvent::ActorTerminated(cell, left, reason) => {
                 // A killed agent did not end by itself: its end counts as a crash.
                 let killed = reason.filter(|reason| reason == KILLED);
-                self.actor_gone(&myself, state, cell.get_id(), killed).await;
+                let rests = Folded::of_resting(left).filter(|_| killed.is_none());
+                self.actor_gone(&myself, state, cell.get_id(), killed.map_or(Ok(rests), Err)).await;
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                self.actor_gone(&myself, state, cell.get_id(), Some(error.to_string())).await;
+                self.actor_gone(&myself, state, cell.get_id(), Err(error.to_string())).await;
             }
         }
         self.perform(&myself, state).await;
@@ -308,14 +318,19 @@ impl Actor for Supervisor {
 }
 
 impl Supervisor {
-    /// Handles the end of an actor; an `error` means that it crashed.
+    /// Handles the end of an actor: an error means that it crashed, and what is left of an agent that the agent
+    /// rests.
     async fn actor_gone(
         &self,
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
         actor: ActorId,
-        error: Option<String>,
+        end: Result<Option<Box<Folded>>, String>,
     ) {
+        let (rests, error) = match end {
+            Ok(rests) => (rests, None),
+            Err(error) => (None, Some(error)),
+        };
         if let Some(place) = state.serving_by_actor.remove(&actor) {
             return self.service_gone(myself, state, place, error);
         }
@@ -325,6 +340,10 @@ impl Supervisor {
         }
         state.agents.remove(&id);
         self.services.addresses.agents.remove(&id);
+        if let Some(folded) = rests {
+            return self.rests(myself, state, id, folded).await;
+        }
+        state.resting.remove(&id);
         if error.is_none() {
             // It ended by itself or was interrupted, so nobody else will record its end.
             state.rights.remove(&id);

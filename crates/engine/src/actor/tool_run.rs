@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument, Span};
 
 use super::mail::StepError;
@@ -19,8 +19,10 @@ use super::permission::Decision;
 use super::questions;
 use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
+use super::ticket::Ticket;
 use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Settled};
+use super::waits::Wait;
 use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};
 use crate::crash::{self, Point};
@@ -65,7 +67,7 @@ pub(super) async fn run(
         run_group(context, group, &mut records).await?;
         // The records are returned also when the agent must end: its machine must know which
         // results are recorded, or it would close those calls a second time.
-        if context.cancel.is_cancelled() {
+        if context.cancel.is_cancelled() || context.answers.waits.is_granted() {
             return Ok(records);
         }
         if waits || has_waited.load(Ordering::Relaxed) {
@@ -107,12 +109,18 @@ async fn run_group(
     records: &mut Vec<SharedRecord>,
 ) -> Result<(), StepError> {
     if let [call] = group.as_slice() {
-        if let Some(result) = run_one(context, call, Ticket::default()).await {
+        let result = tokio::select! {
+            biased;
+            result = run_one(context, call, Ticket::default()) => result,
+            () = context.may_rest(1) => None,
+        };
+        if let Some(result) = result {
             records.extend(settled(context, [result]).await?);
         }
         return Ok(());
     }
     // Its permits bound what waits here: at most one result for each call of the group.
+    let mut open = group.len();
     let (tell, mut told) = mpsc::unbounded_channel();
     let mut running = Work::default();
     let mut before = None;
@@ -138,11 +146,18 @@ async fn run_group(
         });
     }
     drop(tell);
-    while let Some(first) = told.recv().await {
+    while open > 0 {
+        let first = tokio::select! {
+            biased;
+            first = told.recv() => first.flatten(),
+            () = context.may_rest(open) => return Ok(()),
+        };
+        open -= 1;
         // Other results that are ready are recorded in the same batch: one sync for all of them.
         let mut ready: Vec<ToolFinished> = first.into_iter().collect();
         while let Ok(next) = told.try_recv() {
             ready.extend(next);
+            open -= 1;
         }
         records.extend(settled(context, ready).await?);
     }
@@ -159,31 +174,6 @@ pub(super) async fn settled(
     crash::pass(Point::AfterResult);
     context.forget_results(&records);
     Ok(records)
-}
-
-/// The place of a `delegate` call in the queue of its group. The calls ask for their children in
-/// call order: children are numbered in the order in which they are asked for, and a run that is
-/// repeated should give them the same names.
-#[derive(Debug, Default)]
-struct Ticket {
-    before: Option<oneshot::Receiver<()>>,
-    /// Dropping it lets the next call ask.
-    _after: Option<oneshot::Sender<()>>,
-}
-
-impl Ticket {
-    /// Returns a ticket that waits for the last ticket, and puts itself in its place in `last`.
-    fn after(last: &mut Option<oneshot::Receiver<()>>) -> Self {
-        let (done, next) = oneshot::channel();
-        Self { before: last.replace(next), _after: Some(done) }
-    }
-
-    /// Waits until the call before it has asked, or has ended without asking.
-    async fn wait(&mut self) {
-        if let Some(before) = self.before.take() {
-            let _ = before.await;
-        }
-    }
 }
 
 /// Runs one call to its result, whatever happens. Returns `None` if the call was cancelled with its
@@ -217,7 +207,7 @@ async fn run_one(
 
 /// Makes a call. Returns `None` if it has no result.
 async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Option<ToolFinished> {
-    let began = Instant::now();
+    let began = context.answers.waits.since(&call.key).unwrap_or_else(Instant::now);
     // A tool that panics must not end the agent: its panic becomes an error result.
     let span = spans::tool(&call.call);
     let body = dispatch(context, call, ticket).instrument(span);
@@ -278,6 +268,8 @@ async fn dispatch(
     }
     let basis = match call.callee.own().map(OwnTool::permission) {
         Some(Permission::NotNeeded) => Basis::default(),
+        // It waited before, and its agent rested meanwhile.
+        Some(_) if context.answers.waits.is_decided(&call.key) => Basis::default(),
         _ => match permission::decide(context, call).await? {
             Decision::Allowed(basis) => basis,
             Decision::Denied(reason) => return Ok(ToolOutput::denied(reason)),
@@ -413,12 +405,14 @@ async fn delegate(
         output_schema,
     };
     let result = context.request(call.key.as_str(), delegation);
+    let waiting = context.answers.waits.enter(&call.key, Wait::decided());
     // The next call asks as soon as this one has asked; it does not wait for this child's result.
     drop(ticket);
     let result = tokio::select! {
         () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
         result = result => result,
     };
+    drop(waiting);
     match result {
         Some(Ok(child)) => child_output(context, &child).await,
         Some(Err(Refused(reason))) => Ok(ToolOutput::refused(format!("Error: {reason}"))),

@@ -45,7 +45,7 @@ pub(super) async fn settle(
             secrets.redact(&mut arguments);
             secrets.redact(&mut known);
             let asked = unknown::question(call, &arguments, &known, begun);
-            match questions::ask(context, asked, None).await {
+            match questions::ask(context, asked, None, None).await {
                 Err(_) => Settled::Open,
                 Ok(Answered { answer, .. }) => match unknown::decide(call, finished, &answer) {
                     Decision::Finished(finished) => Settled::Finished(finished),

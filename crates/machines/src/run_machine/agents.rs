@@ -70,7 +70,8 @@ enum Stage {
     Restarting,
     /// Its records are being folded.
     Folding,
-    /// It has an actor.
+    /// It has an actor, or it rests while it waits for others, and the performer of the actions starts one for
+    /// whatever it is sent.
     Live,
     /// Its actor was killed and is not gone yet.
     Killed,

@@ -10,6 +10,7 @@ use super::sending::Talk;
 use crate::actor::lost_calls::{Begun, Lost};
 use crate::actor::services::Services;
 use crate::actor::step::Past;
+use crate::actor::waits::Waited;
 use crate::context::layers::pipeline;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -28,6 +29,10 @@ pub struct Folded {
     pub(super) requested_ms: Option<i64>,
     /// The calls without a result.
     pub(super) lost: Vec<Lost>,
+    /// The calls that waited for others when the last actor of the agent gave itself up.
+    pub(super) waited: Waited,
+    /// True if its view was looked over.
+    pub(super) looked_over: bool,
 }
 
 /// The reason why the records of an agent could not be folded.
@@ -86,7 +91,8 @@ impl Folded {
         // A summary that the records announce was written beside the last actor and ended with it.
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
-        Ok(Self { machine, talk, past, requested_ms, lost })
+        let (waited, looked_over) = (Waited::new(), false);
+        Ok(Self { machine, talk, past, requested_ms, lost, waited, looked_over })
     }
 }
 

@@ -70,21 +70,32 @@ impl Supervisor {
                     Box::pin(self.spawn(myself, state, agent, folded)).await;
                 }
             }
-            Action::End { agent, outcome } => mail(state, &agent, AgentMsg::End(outcome)),
+            Action::End { agent, outcome } => {
+                if let Some(woken) = Self::mail(state, &agent, AgentMsg::End(outcome)) {
+                    Box::pin(self.wake(myself, state, woken)).await;
+                }
+            }
             Action::Kill(agent) => {
                 tracing::warn!(%agent, "an agent did not end in time and is killed");
                 if let Some(actor) = state.agents.get(&agent) {
                     actor.kill();
                 }
+                Self::drop_resting(state, &agent);
             }
             Action::EndIdle(ends) => self.end_idle(myself, state, ends),
-            Action::Interrupt(agent, haste) => mail(state, &agent, AgentMsg::Interrupt(haste)),
+            // None is started to be interrupted.
+            Action::Interrupt(agent, haste) => {
+                drop(Self::mail(state, &agent, AgentMsg::Interrupt(haste)));
+            }
             Action::Reply { to, id, reply } => {
                 if let Reply::Tasks(Ok(())) = reply {
                     // Here, because the agent may never hear of it.
                     self.tell_planner(state, &id);
                 }
-                mail(state, &to, AgentMsg::Reply { id, reply: Box::new(reply) });
+                let message = AgentMsg::Reply { id, reply: Box::new(reply) };
+                if let Some(woken) = Self::mail(state, &to, message) {
+                    Box::pin(self.wake(myself, state, woken)).await;
+                }
             }
             Action::Define(agents) => {
                 let by_name = agents.into_iter().map(|agent| (agent.name.clone(), agent));
@@ -236,7 +247,7 @@ impl Supervisor {
         }
     }
 
-    async fn spawn(
+    pub(super) async fn spawn(
         &self,
         myself: &ActorRef<SupervisorMsg>,
         state: &mut State,
@@ -373,13 +384,6 @@ impl Supervisor {
             });
             state.timer = Some((at, timer));
         }
-    }
-}
-
-fn mail(state: &State, agent: &AgentId, message: AgentMsg) {
-    if let Some(actor) = state.agents.get(agent) {
-        // If the actor has ended, its supervision event reports that.
-        let _ = actor.send_message(message);
     }
 }
 
