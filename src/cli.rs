@@ -39,7 +39,6 @@ mod screen;
 mod service;
 mod short_id;
 mod show;
-mod status;
 mod stopped_run;
 mod stream;
 mod tail;

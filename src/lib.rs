@@ -104,7 +104,7 @@ pub use crate::tool_spec::Effect;
 #[doc(hidden)]
 pub use callsheet_context::context;
 #[doc(hidden)]
-pub use callsheet_engine::{actor, config, person, report, run, trust};
+pub use callsheet_engine::{actor, config, person, report, run, show, trust};
 #[doc(hidden)]
 pub use callsheet_journal::{conversation, crash, fault, journal, store};
 #[doc(hidden)]
@@ -120,7 +120,7 @@ pub use callsheet_words::{failure, foreign, id, message, output, policy, redacti
 
 use callsheet_journal::disk;
 use callsheet_machines::run_machine;
-use callsheet_words::{glob, permission, printable, spending, tool_spec};
+use callsheet_words::{glob, printable, spending, tool_spec};
 
 #[doc(hidden)]
 pub mod cli;

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::ask::safe;
 use super::locate::{Project, local};
 use super::questions::{self, Named, Pending};
 use super::rows::folded;
@@ -14,6 +13,7 @@ use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run::answers::{self, LeftAnswer};
 use crate::run::control::{self, Request};
+use crate::show::question::safe;
 use crate::trust::Store;
 use crate::turn::question::{ANSWER_BYTES, ApprovalKind, BY_TIMEOUT, PersonsAnswer, Verdict};
 

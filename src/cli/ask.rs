@@ -1,7 +1,5 @@
 //! Permission questions to a person at the terminal.
 
-mod question;
-
 use std::io::{self, IsTerminal, PipeReader};
 use std::sync::Arc;
 
@@ -9,8 +7,6 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
-use self::question::{Answer, Remembered};
-pub(super) use self::question::{block, lines, safe};
 use super::rows::rows;
 use super::screen::Screen;
 use super::stream::Stream;
@@ -18,6 +14,7 @@ use crate::id::AgentId;
 use crate::model::BoxFuture;
 use crate::person::{Asker, Question};
 use crate::run::control::this_process;
+use crate::show::question::{self, Answer, Remembered, safe};
 use crate::turn::question::ApprovalAnswered;
 
 /// The fewest lines that a page leaves free: the question, its answers and the note below a page.

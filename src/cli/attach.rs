@@ -5,7 +5,6 @@ use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::Paint;
 use super::screen::Screen;
-use super::status::Status;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{args, complain, drive, questions, refusal, runtime};
@@ -13,6 +12,7 @@ use crate::event::PauseCause;
 use crate::exit::Exit;
 use crate::journal::follow::Follower;
 use crate::journal::source::RecordedRun;
+use crate::show::status::Status;
 
 /// The number of earlier lines that are printed first.
 const BEFORE: usize = 10;

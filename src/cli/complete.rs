@@ -113,7 +113,7 @@ pub(super) fn questions() -> ArgValueCompleter {
         let shown = pending.iter().map(|one| {
             let help = one.question.asked.message.lines().next().unwrap_or_default();
             CompletionCandidate::new(questions::short_id(one.id(), &pending))
-                .help(Some(super::ask::safe(help).into()))
+                .help(Some(crate::show::question::safe(help).into()))
         });
         shown.collect()
     })
@@ -196,7 +196,7 @@ impl Here {
         let shown = runs.iter().take(MOST_RUNS).map(|run| {
             let id = run.name();
             let text = if whole(run) { id.clone() } else { short.of(&id) };
-            let workflow = workflow_of(run).map(|name| super::ask::safe(&name).into());
+            let workflow = workflow_of(run).map(|name| crate::show::question::safe(&name).into());
             CompletionCandidate::new(text).help(workflow)
         });
         shown.collect()

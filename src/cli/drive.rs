@@ -14,7 +14,6 @@ use super::locate::Project;
 use super::paint::Paint;
 use super::rows::folded;
 use super::screen::Screen;
-use super::status::Status;
 use super::stopped_run::open;
 use super::stream::{Stream, complain_in_lines};
 use super::tail::{Detail, Printer};
@@ -32,6 +31,7 @@ use crate::printable;
 use crate::report;
 use crate::run::{GivenUp, Options, Remote, Run, StartError};
 use crate::run_state::RunState;
+use crate::show::status::Status;
 
 /// Settings for the output of a run.
 #[derive(Clone, Debug)]

@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::screen::Screen;
-use super::status::Status;
 use super::tail::Printer;
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::follow::Follower;
 use crate::journal::{JournalError, stamp};
+use crate::show::status::Status;
 
 /// The pause between two drawings of the status area: five a second look steady.
 const REDRAW: Duration = Duration::from_millis(200);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::stream::{Stream, colour};
-use crate::printable::{self, columns};
+use crate::printable;
 
 /// The time after which long work says what it does: shorter work needs no word.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -132,32 +132,6 @@ pub(super) fn visible(text: &str) -> usize {
         }
     }
     count
-}
-
-/// Returns what of a text without colours fits into so many columns, with `…` if it is longer: a line
-/// that a terminal wraps would begin a row with text of others.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    let ends = text.char_indices().scan(0, |taken, (at, c)| {
-        *taken += columns(c);
-        Some((at + c.len_utf8(), *taken))
-    });
-    // The end of what fits beside the mark, and whether all fits.
-    let (mut end, mut is_whole) = (0, true);
-    for (after, taken) in ends {
-        match taken {
-            _ if taken < width => end = after,
-            _ if taken > width => {
-                is_whole = false;
-                break;
-            }
-            _ => {}
-        }
-    }
-    match is_whole {
-        true => text.to_owned(),
-        false if width == 0 => String::new(),
-        false => format!("{}…", &text[..end]),
-    }
 }
 
 /// ANSI codes of the colours that tell agents apart: the six basic colours that are neither black

@@ -1,7 +1,6 @@
 //! `pending`: lists the questions that wait for a person.
 
 use super::args;
-use super::ask::safe;
 use super::locate::Project;
 use super::questions::{self, Pending};
 use super::rows::folded;
@@ -9,6 +8,7 @@ use super::stream::Stream;
 use super::{say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
+use crate::show::question::safe;
 
 pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
     let pending = match &verb.run {

@@ -15,6 +15,7 @@ use crate::journal::{JournalError, stamp};
 use crate::printable;
 use crate::report::{self, Row};
 use crate::run::control;
+use crate::show;
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let runs = match project.listed() {
@@ -201,7 +202,7 @@ fn push_line(text: &mut String, cells: &str, note: &str, width: Option<usize>) {
         None => format!("{cells}  {note}"),
         Some(width) => {
             let room = width.saturating_sub(paint::visible(cells) + 2);
-            format!("{cells}  {}", paint::cut(note, room))
+            format!("{cells}  {}", show::cut(note, room))
         }
     };
     text.push_str(line.trim_end());

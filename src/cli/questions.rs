@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-use super::ask::{block, lines, safe};
 use super::locate::Project;
 use super::rows::folded;
 use super::stream::Stream;
@@ -15,6 +14,7 @@ use crate::person::AskedCall;
 use crate::run::answers;
 use crate::run_state::RunState;
 use crate::run_state::questions::{Answered, Question};
+use crate::show::question::{block, lines, safe};
 use crate::store;
 use crate::trust::Store;
 use crate::turn::question::ApprovalKind;

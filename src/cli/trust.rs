@@ -6,11 +6,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::ask::{self, safe};
+use super::ask;
 use super::locate::{Project, quoted};
 use super::{args, complain, mistakes, say};
 use crate::config::{self, Concern, Config, Diagnostics, Missing, Outside, Severity, Sources};
 use crate::exit::Exit;
+use crate::show::question::safe;
 use crate::trust::{Store, StoreError};
 
 /// The most things that are listed where nobody can be asked.

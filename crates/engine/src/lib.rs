@@ -20,4 +20,5 @@ pub mod config;
 pub mod person;
 pub mod report;
 pub mod run;
+pub mod show;
 pub mod trust;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use super::paint::cut;
+use super::cut;
 use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
@@ -31,7 +31,7 @@ const NAMED: usize = 20;
 
 /// The status of a run, folded from its records.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Status {
+pub struct Status {
     state: RunState,
     /// Time of the first record of this process, in milliseconds since the Unix epoch.
     began_ms: Option<i64>,
@@ -46,13 +46,14 @@ pub(super) struct Status {
 
 impl Status {
     /// Starts with the state of a run that is resumed, or with an empty one.
-    pub(super) fn new(state: RunState) -> Self {
+    #[must_use]
+    pub fn new(state: RunState) -> Self {
         let spent_before = state.spending().cost_usd().unwrap_or(0.0);
         Self { state, spent_before, ..Self::default() }
     }
 
     /// Folds a record. Records that the state holds already are skipped.
-    pub(super) fn apply(&mut self, record: &Record) {
+    pub fn apply(&mut self, record: &Record) {
         if record.seq <= self.state.last_seq() {
             return;
         }
@@ -85,12 +86,13 @@ impl Status {
     }
 
     /// Replaces the agents that wait for the answer of a person.
-    pub(super) fn set_asking(&mut self, asking: Vec<AgentId>) {
+    pub fn set_asking(&mut self, asking: Vec<AgentId>) {
         self.asking = asking;
     }
 
     /// Returns the lines of the status area, each at most `width` characters long.
-    pub(super) fn lines(&self, now_ms: i64, width: usize) -> Vec<String> {
+    #[must_use]
+    pub fn lines(&self, now_ms: i64, width: usize) -> Vec<String> {
         let mut lines = vec![self.tasks(now_ms), self.totals(now_ms)];
         lines.extend(list("waits for you:", self.waits_for_person()));
         lines.extend(list("retrying:", self.retrying(now_ms)));
@@ -100,7 +102,8 @@ impl Status {
     }
 
     /// Returns the number of tasks by state, of children at work, and the time since the start.
-    pub(super) fn tasks(&self, now_ms: i64) -> String {
+    #[must_use]
+    pub fn tasks(&self, now_ms: i64) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let mut all = 0;
         for (_, task) in self.state.tasks() {
@@ -138,7 +141,8 @@ impl Status {
     }
 
     /// Returns turns, tokens and money so far.
-    pub(super) fn totals(&self, now_ms: i64) -> String {
+    #[must_use]
+    pub fn totals(&self, now_ms: i64) -> String {
         let turns: u64 = self.state.agents().values().map(|agent| u64::from(agent.turn)).sum();
         let usage = self.state.spending().usage;
         let noun = if turns == 1 { "turn" } else { "turns" };

@@ -22,7 +22,8 @@ const BLANKS: usize = 8;
 const BLANK_LINES: usize = 2;
 
 /// Returns the answers that a person can give to a question, each with what it covers.
-pub(super) fn choices(question: &Question) -> String {
+#[must_use]
+pub fn choices(question: &Question) -> String {
     let tool = safe(&question.tool);
     let rule = match &question.rule {
         Some(rule) => format!(", r always what the rule `{}` is about", safe(rule)),
@@ -33,8 +34,10 @@ pub(super) fn choices(question: &Question) -> String {
 
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub enum Answer {
+    /// Yes, this call.
     Yes,
+    /// No.
     No,
     /// Yes, and this very call again in this run.
     Always,
@@ -49,7 +52,9 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn read(line: &str) -> Self {
+    /// Reads what a person typed.
+    #[must_use]
+    pub fn read(line: &str) -> Self {
         match line.trim() {
             "y" | "Y" | "yes" => Self::Yes,
             "n" | "N" | "no" => Self::No,
@@ -64,7 +69,7 @@ impl Answer {
 
 /// The calls that a person has allowed for the rest of a run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Remembered {
+pub struct Remembered {
     tools: Vec<String>,
     rules: Vec<(String, Rule)>,
     calls: Vec<Call>,
@@ -91,7 +96,7 @@ impl Call {
 
 impl Remembered {
     /// Remembers an answer.
-    pub(super) fn note(&mut self, question: &Question, answer: Answer) {
+    pub fn note(&mut self, question: &Question, answer: Answer) {
         match answer {
             Answer::Tool => self.tools.push(question.tool.clone()),
             Answer::Always => self.calls.push(Call::of(question)),
@@ -104,7 +109,8 @@ impl Remembered {
     }
 
     /// Returns true if an earlier answer allows the call.
-    pub(super) fn allows(&self, question: &Question) -> bool {
+    #[must_use]
+    pub fn allows(&self, question: &Question) -> bool {
         // The same rule must ask, because another one may ask for another reason, and it must fit
         // every part of the call: a command that only begins with an allowed one is another command.
         let by_rule = |(tool, rule): &(String, Rule)| {
@@ -120,7 +126,8 @@ impl Remembered {
 }
 
 /// Returns the lines of a question: who wants what, and all of what it would do.
-pub(in crate::cli) fn lines(question: &Question) -> Vec<String> {
+#[must_use]
+pub fn lines(question: &Question) -> Vec<String> {
     let Question { agent, tool, input, texts, change, subject, .. } = question;
     let mut lines = vec![format!("{} wants to use {}:", safe(agent.as_str()), safe(tool))];
     match (change, texts.as_slice()) {
@@ -192,7 +199,8 @@ fn arguments(input: &Json) -> Vec<String> {
 }
 
 /// Returns the reason for the question.
-pub(super) fn reason(question: &Question) -> String {
+#[must_use]
+pub fn reason(question: &Question) -> String {
     match &question.rule {
         Some(rule) => format!("the rule `{}` asks about it", safe(rule)),
         None => "no rule of [permissions] allows it".to_owned(),
@@ -211,7 +219,8 @@ fn bare(line: &str) -> &str {
 }
 
 /// Returns the lines of a text, each made safe, indented and marked.
-pub(in crate::cli) fn block(text: &str) -> Vec<String> {
+#[must_use]
+pub fn block(text: &str) -> Vec<String> {
     let (mut lines, mut blank) = (Vec::new(), 0);
     let flush = |lines: &mut Vec<String>, blank: &mut usize| {
         match *blank {
@@ -234,7 +243,8 @@ pub(in crate::cli) fn block(text: &str) -> Vec<String> {
 
 /// Returns a text that shows all its characters: blanks are counted where they could push the rest
 /// out of sight, and characters that steer a terminal or hide are escaped.
-pub(in crate::cli) fn safe(line: &str) -> String {
+#[must_use]
+pub fn safe(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
