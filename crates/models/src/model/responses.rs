@@ -4,6 +4,7 @@
 //! (`store` is false): reasoning comes back encrypted, is recorded, and is sent again as it came.
 
 mod assembly;
+mod incoming;
 pub mod phase;
 mod usage;
 

@@ -6,17 +6,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::incoming::{EventIn, ItemIn, ResponseIn};
 use super::usage::{UsageIn, counted};
 use super::{COMPACTION, REASONING, phase};
 use crate::context::provider::server::ContextReport;
 use crate::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use crate::model::http::{
-    Arguments, Assembly, Bounds, Progress, Refusal, is_recordable, lenient, malformed,
-    received_input, shorten, tree,
+    Arguments, Assembly, Bounds, Progress, Refusal, is_recordable, malformed, received_input,
+    shorten, tree,
 };
 use crate::model::{Delta, DeltaSink, ModelError, Reply, sse};
 
@@ -67,68 +67,6 @@ enum Part {
     Kept(&'static str, Option<Json>),
     /// An item of a tool of the provider, or of a later version: it has no place in a request.
     Other,
-}
-
-#[derive(Deserialize)]
-struct EventIn<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(default)]
-    output_index: Option<u64>,
-    #[serde(default, deserialize_with = "lenient")]
-    item_id: Option<String>,
-    #[serde(default, borrow)]
-    item: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient")]
-    delta: Option<String>,
-    #[serde(default, borrow)]
-    response: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct ItemIn<'a> {
-    #[serde(borrow)]
-    r#type: Cow<'a, str>,
-    #[serde(default, deserialize_with = "lenient")]
-    id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    call_id: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    arguments: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    phase: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    content: Option<Vec<PartIn>>,
-}
-
-#[derive(Deserialize)]
-struct PartIn {
-    #[serde(default, deserialize_with = "lenient")]
-    text: Option<String>,
-    #[serde(default, deserialize_with = "lenient")]
-    refusal: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ResponseIn<'a> {
-    #[serde(default, deserialize_with = "lenient")]
-    status: Option<String>,
-    #[serde(default, borrow)]
-    error: Option<&'a RawValue>,
-    #[serde(default, deserialize_with = "lenient")]
-    incomplete_details: Option<ReasonIn>,
-    #[serde(default, borrow)]
-    output: Option<Vec<&'a RawValue>>,
-    #[serde(default, deserialize_with = "lenient")]
-    usage: Option<UsageIn>,
-}
-
-#[derive(Deserialize)]
-struct ReasonIn {
-    #[serde(default, deserialize_with = "lenient")]
-    reason: Option<String>,
 }
 
 impl Assembly for ResponseAssembly {
@@ -792,7 +730,8 @@ mod tests {
             )
         };
         // The indexes of the two calls, the ids that their items have, and whether the whole output follows.
-        let table: [([Option<u64>; 2], [&str; 2], bool, Option<[&str; 2]>); 9] = [
+        type Row = ([Option<u64>; 2], [&'static str; 2], bool, Option<[&'static str; 2]>);
+        let table: [Row; 9] = [
             ([Some(0), Some(1)], ["a", "b"], true, Some(["a", "b"])),
             ([Some(1), Some(2)], ["a", "b"], true, Some(["a", "b"])),
             ([Some(1), Some(2)], ["a", "b"], false, Some(["a", "b"])),
