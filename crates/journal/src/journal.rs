@@ -216,7 +216,7 @@ pub trait Journal: Send + Sync + fmt::Debug {
     fn disk_space(&self) -> watch::Receiver<DiskSpace>;
 
     /// Reports that a write to the run's disk failed because the disk is full. The journal then
-    /// releases the space that it keeps in reserve, and [`room`](Self::room) changes to scarce.
+    /// releases the space that it keeps in reserve, and [`disk_space`](Self::disk_space) changes to scarce.
     /// Returns false if the journal is closed.
     fn report_full(&self) -> bool;
 
