@@ -9,8 +9,8 @@ use std::thread;
 /// status area's, and some for blocking work.
 const BESIDE_WORKERS: usize = 8;
 
-/// Open files that a run without agents needs at the same time: those of the runtime (8), the journal, the lock,
-/// the control socket, a terminal and a command's pipes. Measured: 31.
+/// Open files beside those that are open already: enough for the runtime, the journal with its lock and its
+/// logs, the control socket and one command with its pipes. A sandbox needs more, and says so itself.
 const OPEN_FILES: usize = 48;
 
 /// Opens as many files as a runtime and a run need, and closes them again. The runtime panics where it cannot.

@@ -167,12 +167,12 @@ pub trait Observer: Send {
     fn committed(&mut self, record: &SharedRecord);
 
     /// Called after the last record of a batch. Work that others rely on is done here; work that
-    /// may wait a moment can wait for [`Observer::rest`].
+    /// may wait a moment can wait for [`Observer::catch_up`].
     fn batch_end(&mut self);
 
-    /// Called to do the work that was put off: [`writer::SETTLE`] after the first batch that has
-    /// not been settled, and once more before the writer ends.
-    fn rest(&mut self) {}
+    /// Called to do the work that was put off: [`writer::CATCH_UP_AFTER`] after the first batch that has
+    /// not been followed by it, and once more before the writer ends.
+    fn catch_up(&mut self) {}
 }
 
 /// A future that a [`Journal`] returns.

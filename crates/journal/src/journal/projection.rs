@@ -104,7 +104,7 @@ impl Projection {
         }
     }
 
-    /// Returns the agents' files as they are after [`Observer::rest`]. Agents that have ended are
+    /// Returns the agents' files as they are after [`Observer::catch_up`]. Agents that have ended are
     /// listed only if they ended since the last call.
     pub fn files(&mut self) -> Files {
         let open = self.agents.iter().map(|(id, view)| {
@@ -114,7 +114,7 @@ impl Projection {
         Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
     }
 
-    /// Marks an agent's files to be written at the next [`Observer::rest`].
+    /// Marks an agent's files to be written at the next [`Observer::catch_up`].
     fn touch(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.touched {
@@ -178,7 +178,7 @@ impl Observer for Projection {
         }
     }
 
-    fn rest(&mut self) {
+    fn catch_up(&mut self) {
         for agent in std::mem::take(&mut self.touched) {
             if let Some(view) = self.agents.get_mut(&agent) {
                 view.touched = false;
@@ -276,7 +276,7 @@ mod tests {
             projection.committed(&Arc::new(record(seq, draft)));
         }
         projection.batch_end();
-        projection.rest();
+        projection.catch_up();
     }
 
     fn lines_of(dir: &RunDir, agent: &str) -> usize {
@@ -325,7 +325,7 @@ mod tests {
         projection.committed(&Arc::new(record(2, responded(1))));
         projection.batch_end();
         assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
-        projection.rest();
+        projection.catch_up();
         assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (2, 2));
     }
 

@@ -225,14 +225,14 @@ impl Observer for Snapshots {
             // No other snapshot is due until this one is written.
             self.due.store(u64::MAX, Ordering::Relaxed);
             // The snapshot records the lengths of the files, so their lines must be written first.
-            self.projection.rest();
+            self.projection.catch_up();
             let files = self.projection.files();
             self.tell(News::Keep { at: to, files });
         }
     }
 
-    fn rest(&mut self) {
-        self.projection.rest();
+    fn catch_up(&mut self) {
+        self.projection.catch_up();
     }
 }
 

@@ -53,7 +53,7 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// The longest time for which observers may put off work that is not urgent: too short to be
 /// noticed by the reader of a log, and long enough that several batches share one write of a busy
 /// agent's files.
-pub const SETTLE: Duration = Duration::from_millis(50);
+pub const CATCH_UP_AFTER: Duration = Duration::from_millis(50);
 
 type Reply = Result<Vec<SharedRecord>, JournalError>;
 
@@ -192,7 +192,7 @@ pub fn start<S: Storage + 'static>(
         observed: Vec::new(),
         last_batch: 0,
         last_sync: GATHER,
-        settle_at: None,
+        catch_up_at: None,
         _ended: ended.clone().drop_guard(),
     };
     let thread = std::thread::Builder::new().name("journal".to_owned());
@@ -221,7 +221,7 @@ struct Writer<S> {
     /// Duration of the last sync.
     last_sync: Duration,
     /// The time at which the observers must do the work that they put off.
-    settle_at: Option<Instant>,
+    catch_up_at: Option<Instant>,
     /// Wakes the callers of `close`. It is a guard, so that it fires however the thread ends.
     _ended: DropGuard,
 }
@@ -232,12 +232,12 @@ impl<S: Storage> Writer<S> {
             match self.commit() {
                 Ok(next) => self.acknowledge(next),
                 Err(error) => {
-                    self.rest();
+                    self.catch_up();
                     return self.fail(error);
                 }
             }
         }
-        self.rest();
+        self.catch_up();
     }
 
     /// Waits for an append and takes what else is queued. Returns false when no more can come.
@@ -290,13 +290,13 @@ impl<S: Storage> Writer<S> {
     /// more items can come.
     fn next_item(&mut self) -> Option<Item> {
         loop {
-            let (settle_at, look_at) = (self.settle_at, self.keeper.next_look());
-            let limit = settle_at.map_or(look_at, |settle_at| settle_at.min(look_at));
+            let (catch_up_at, look_at) = (self.catch_up_at, self.keeper.next_look());
+            let limit = catch_up_at.map_or(look_at, |catch_up_at| catch_up_at.min(look_at));
             if let Some(item) = receive_until(&mut self.items, limit) {
                 return item;
             }
-            if settle_at == Some(limit) {
-                self.rest();
+            if catch_up_at == Some(limit) {
+                self.catch_up();
             }
             if look_at == limit {
                 self.keeper.look(&mut self.storage);
@@ -310,9 +310,9 @@ impl<S: Storage> Writer<S> {
         self.keeper.give_up_reserve(&mut self.storage);
     }
 
-    fn rest(&mut self) {
-        if self.settle_at.take().is_some() {
-            self.observers.iter_mut().for_each(|observer| observer.rest());
+    fn catch_up(&mut self) {
+        if self.catch_up_at.take().is_some() {
+            self.observers.iter_mut().for_each(|observer| observer.catch_up());
         }
     }
 
@@ -332,7 +332,7 @@ impl<S: Storage> Writer<S> {
                 return Err(error);
             }
             if !self.keeper.give_up_reserve(&mut self.storage) {
-                self.rest();
+                self.catch_up();
                 pauses.next().into_iter().for_each(std::thread::sleep);
             }
         }
@@ -422,7 +422,7 @@ impl<S: Storage> Writer<S> {
             observer.batch_end();
         }
         self.observed.clear();
-        self.settle_at.get_or_insert_with(|| Instant::now() + SETTLE);
+        self.catch_up_at.get_or_insert_with(|| Instant::now() + CATCH_UP_AFTER);
         // One huge append must not hold its memory for the rest of the run.
         self.bytes.clear();
         self.bytes.shrink_to(4 * BATCH_BYTES);
@@ -638,7 +638,7 @@ mod tests {
         fn batch_end(&mut self) {
             self.0.lock().push(0);
         }
-        fn rest(&mut self) {
+        fn catch_up(&mut self) {
             self.0.lock().push(u64::MAX);
         }
     }
@@ -656,13 +656,13 @@ mod tests {
         journal.append(two(2)).await.unwrap();
         journal.close().await;
         let seen = seen.0.lock();
-        // Between the two a slow machine may have had the time to settle.
+        // Between the two a slow machine may have had the time to catch up.
         let heard: Vec<_> = seen.iter().copied().filter(|seq| *seq != u64::MAX).collect();
         assert_eq!((heard, seen.last()), (vec![1, 2, 0, 3, 4, 0], Some(&u64::MAX)));
     }
 
     #[tokio::test]
-    async fn observers_settle_once_after_a_while_without_news() {
+    async fn observers_catch_up_once_after_a_while_without_news() {
         let (seen, journal) = observed();
         journal.append(two(1)).await.unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);

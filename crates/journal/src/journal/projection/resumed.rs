@@ -66,10 +66,10 @@ impl Projection {
             let there = known.entry(id.clone()).or_insert_with(|| look_at(&dir, id));
             projection.take_over(record, id, there);
             if record.seq.is_multiple_of(GATHERED) {
-                projection.rest();
+                projection.catch_up();
             }
         })?;
-        projection.rest();
+        projection.catch_up();
         let stems: HashSet<_> = known.keys().map(AgentId::file_stem).collect();
         remove(&dir, |stem| !stems.contains(stem));
         let wrong = known.into_iter().filter(|(_, there)| !there.fits()).map(|(id, _)| id);
@@ -109,7 +109,7 @@ impl Projection {
                 projection.gather(record);
             },
         )?;
-        projection.rest();
+        projection.catch_up();
         remove(&dir, |stem| !stems.contains(stem));
         Ok(projection)
     }
@@ -137,7 +137,7 @@ impl Projection {
             progress(whole.offset + at.offset);
             projection.gather(record);
         })?;
-        projection.rest();
+        projection.catch_up();
         // On a full disk the projection would wait for disk space, but nobody waits for it here:
         // that is an error.
         let full = || io::Error::from(io::ErrorKind::StorageFull);
@@ -186,7 +186,7 @@ impl Projection {
         let mut again = Self::new(self.dir.clone());
         let of_wrong = |id: &AgentId| wrong.contains(id);
         each_of_agents(&self.dir, Position::START, of_wrong, |_, record, _| again.gather(record))?;
-        again.rest();
+        again.catch_up();
         self.ended.append(&mut again.ended);
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Projection {
         self.committed(record);
         self.batch_end();
         if record.seq.is_multiple_of(GATHERED) {
-            self.rest();
+            self.catch_up();
         }
     }
 }
