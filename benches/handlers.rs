@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a configuration, and returns the longest handler.
-fn play(text: String, root: &Path) -> Option<callsheet::Busy> {
+fn play(text: String, root: &Path) -> Option<callsheet::actor::pulse::Busy> {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let run = Launch::text(text, root).start().await;

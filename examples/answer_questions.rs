@@ -3,8 +3,8 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use callsheet::{
-    AgentId, ApprovalKind, Asker, BoxFuture, Delta, Event, Launch, PersonsAnswer, Question, RunEnd,
-    Script, Scripted, Watcher,
+    AgentId, ApprovalKind, Asker, BoxFuture, Cursor, Delta, Event, Launch, Operation,
+    PersonsAnswer, Question, RunEnd, Script, Scripted, Texts, Update, Watcher,
 };
 
 /// Allows what changes notes, and nothing else.
@@ -73,15 +73,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Scripted::new(Script::parse(SCRIPT)?);
     let launch = Launch::text(AGENTS, directory.path()).model("default", model)?;
     let run = launch.asker(Editor).watcher(Screen).start().await?;
-    let (remote, mut events) = (run.remote(), run.follow()?);
+    let client = run.client();
+    let mut updates = client.updates(Cursor::START, Texts::None)?;
     let end = tokio::spawn(run.wait());
-    while let Some(record) = events.next().await? {
+    while let Some(update) = updates.next().await? {
         // A question to the asker is recorded too; gates and questions of agents come only this way.
+        let Update::Record(record) = update else { continue };
         let Event::ApprovalAsked(asked) = &record.event else { continue };
         if asked.kind != ApprovalKind::Permission {
             println!("{}", asked.message);
             let (id, by) = (asked.id.clone(), "the editor".to_owned());
-            remote.answer(PersonsAnswer { id, allowed: true, text: None, by }).await;
+            let answer = PersonsAnswer { id, allowed: true, text: None, by };
+            client.send(Operation::Answer(answer)).await?;
         }
     }
     let is_completed = matches!(end.await?, RunEnd::Completed(_));

@@ -7,7 +7,8 @@
 //!
 //! The names below are all that a program needs that embeds callsheet. [`Launch`] takes a
 //! configuration, and the [`Model`]s, [`Tool`]s and people ([`Asker`], [`Watcher`]) of the program; it gives a
-//! [`Run`], which can be followed, steered and answered through its [`Remote`], and waited for. [`RunEnd`] has the outputs. What stands
+//! [`Run`], which can be waited for, and its [`Client`], through which the run is followed, steered and answered; other
+//! processes have a client of the same run. [`RunEnd`] has the outputs. What stands
 //! in `#[doc(hidden)]` modules serves the program `callsheet`, its tests and its benchmarks, and
 //! may change at any time.
 //!
@@ -35,12 +36,16 @@
 
 // Runs: started, followed, steered, waited for, resumed.
 #[doc(inline)]
-pub use crate::actor::pulse::Busy;
+pub use crate::client::{
+    Acknowledgement, Client, ClientError, Given, Operation, Texts, Update, Updates,
+};
+#[doc(inline)]
+pub use crate::journal::source::Cursor;
 #[doc(inline)]
 pub use crate::journal::torn::{Cut, CutError};
 #[doc(inline)]
 pub use crate::run::{
-    CancelTarget, Completed, Launch, Remote, Run, RunEnd, StartError, StoppedRun,
+    CancelTarget, Completed, Launch, Run, RunEnd, StartError, StoppedRun, delta_feed::DeltaLine,
 };
 
 // People beside a run: they answer its questions and watch its replies.
@@ -52,7 +57,7 @@ pub use crate::tool::Change;
 pub use crate::tool::basis::Script as ScriptFile;
 #[doc(inline)]
 pub use crate::turn::question::{
-    ApprovalAnswered, ApprovalAsked, ApprovalKind, PersonsAnswer, Shown, Verdict,
+    ApprovalAnswered, ApprovalAsked, ApprovalKind, PersonsAnswer, Shown,
 };
 
 // Events of a run, and what they say of its end.
@@ -104,7 +109,7 @@ pub use crate::tool_spec::Effect;
 #[doc(hidden)]
 pub use callsheet_context::context;
 #[doc(hidden)]
-pub use callsheet_engine::{actor, config, person, report, run, show, trust};
+pub use callsheet_engine::{actor, client, config, person, report, run, show, trust};
 #[doc(hidden)]
 pub use callsheet_journal::{conversation, crash, fault, journal, store};
 #[doc(hidden)]

@@ -8,10 +8,10 @@ use super::screen::Screen;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{args, complain, drive, questions, refusal, runtime};
+use crate::client::{Client, Texts};
 use crate::event::PauseCause;
 use crate::exit::Exit;
-use crate::journal::follow::Follower;
-use crate::journal::source::RecordedRun;
+use crate::journal::source::{Cursor, RecordedRun};
 use crate::show::status::Status;
 
 /// The number of earlier lines that are printed first.
@@ -30,25 +30,24 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
     let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::of(Stream::Err);
     let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
-    let mut follower = match Follower::new(run.clone()) {
-        Ok(follower) => follower,
+    // The client of another process receives on the runtime.
+    let entered = runtime.enter();
+    let texts = if verbose > 0 { Texts::New } else { Texts::None };
+    let mut updates = match Client::of(run.clone()).updates(Cursor::START, texts) {
+        Ok(updates) => updates,
         Err(error) => return refusal::refused(&project.flags(), Some(&run), &error),
     };
-    let mut view = LiveView::new(printer, screen.clone(), Some(Status::default()));
+    drop(entered);
+    let deltas = (verbose > 0).then(|| Deltas::new(Some(screen.clone()), paint));
+    let view = LiveView::new(printer, screen.clone(), Some(Status::default()));
+    let mut view = view.with_deltas(deltas);
     if run.is_live() {
-        if let Err(error) = view.catch_up(&mut follower, BEFORE) {
+        if let Err(error) = view.catch_up(&mut updates, BEFORE) {
             return refusal::refused(&project.flags(), Some(&run), &error);
         }
         let is_detached = runtime.block_on(async {
-            let deltas = async {
-                match verbose {
-                    0 => std::future::pending().await,
-                    _ => Deltas::new(Some(screen.clone()), paint).follow(&run, |_| true).await,
-                }
-            };
             tokio::select! {
-                () = view.follow(follower) => false,
-                () = deltas => false,
+                () = view.follow(updates) => false,
                 _ = tokio::signal::ctrl_c() => true,
             }
         });

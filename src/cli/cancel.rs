@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use super::args;
+use super::compact::note_busy;
 use super::drive::refused;
 use super::locate::{Project, Selector};
 use super::stopped_run::open;
 use super::trust::{self, Trust};
 use super::{complain, refusal, runtime};
+use crate::client::{Acknowledgement, Client, ClientError, Operation, Texts, Update};
 use crate::config::{Config, Missing, Sources};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::follow::Follower;
-use crate::journal::source::RecordedRun;
+use crate::journal::source::{Cursor, RecordedRun};
 use crate::journal::torn::Cut;
-use crate::run::control::{self, Request};
+use crate::run::control::CANCELLED;
 use crate::run::{Options, Run, RunEnd, StartError, StoppedRun};
 use crate::run_machine::CancelTarget;
 use crate::run_state::{RunPhase, RunState};
@@ -25,9 +26,6 @@ use crate::spec::hooks::Hook;
 /// Maximum time to wait for the end of the target. It includes the grace period that the run gives
 /// its tools.
 const WAIT: Duration = Duration::from_secs(60);
-
-/// The reason that is recorded.
-const REASON: &str = "cancelled by a person";
 
 pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     let (run, part) = match project.part(Some(&verb.what)) {
@@ -49,21 +47,22 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
     if !run.is_live() {
         return without_owner(project, &run, &part);
     }
-    match control::ask(&*run, &request(&part)) {
-        Ok(answer) if answer.found => {
-            if let Some(busy) = answer.busy {
-                complain(&format!(
-                    "note: the supervisor of the run is {busy}: it hears of this then"
-                ));
-            }
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    let operation = Operation::Cancel { target: target(&part), reason: None };
+    match runtime.block_on(Client::of(run.clone()).send(operation)) {
+        Ok(Acknowledgement::Taken { busy }) => {
+            note_busy(busy.as_deref());
             wait(project, &run, &part)
         }
-        Ok(control::Answer { error: Some(error), .. }) => {
-            complain(&format!("error: the process that drives the run refused: {error}"));
+        Ok(Acknowledgement::NotFound | Acknowledgement::Answer(_)) => {
+            complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed
         }
-        Ok(_) => {
-            complain(&format!("error: there is no `{}`", verb.what));
+        Err(error @ ClientError::Refused(_)) => {
+            complain(&format!("error: {error}"));
             Exit::Failed
         }
         // The owner may have ended between the two checks.
@@ -71,9 +70,7 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             Ok(Some(true)) => Exit::Done,
             _ if !run.is_live() => without_owner(project, &run, &part),
             _ => {
-                complain(&format!(
-                    "error: the process that drives the run cannot be reached: {error}"
-                ));
+                complain(&format!("error: {error}"));
                 Exit::Failed
             }
         },
@@ -116,7 +113,7 @@ fn clean_up(project: &Project, run: &RecordedRun, stopped: StoppedRun, config: C
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    let options = Options { cancelled: Some(REASON.to_owned()), ..Options::default() };
+    let options = Options { cancelled: Some(CANCELLED.to_owned()), ..Options::default() };
     let end = runtime.block_on(async {
         Ok::<_, StartError>(Run::resume(stopped, config, options).await?.wait().await)
     });
@@ -154,17 +151,9 @@ fn without_owner(project: &Project, run: &RecordedRun, part: &Selector) -> Exit 
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    match runtime.block_on(stopped.cancel(&target(part), REASON)) {
+    match runtime.block_on(stopped.cancel(&target(part), CANCELLED)) {
         Ok(()) => Exit::Done,
         Err(error) => refused(project, Some(run), &error),
-    }
-}
-
-fn request(part: &Selector) -> Request {
-    match target(part) {
-        CancelTarget::Run => Request::Cancel { task: None, agent: None },
-        CancelTarget::Task(task) => Request::Cancel { task: Some(task), agent: None },
-        CancelTarget::Agent(agent) => Request::Cancel { task: None, agent: Some(agent) },
     }
 }
 
@@ -200,14 +189,19 @@ fn wait(project: &Project, run: &RecordedRun, part: &Selector) -> Exit {
 /// Follows the run until the end of the target is recorded. Returns false if the run's process ends
 /// before. Each record is folded once, however long it takes.
 async fn ended(run: &RecordedRun, part: &Selector) -> Result<bool, JournalError> {
-    let (mut state, mut follower) = (RunState::default(), Follower::new(run.clone())?);
+    let client = Client::of(run.clone());
+    let (mut state, mut updates) =
+        (RunState::default(), client.updates(Cursor::START, Texts::None)?);
     loop {
-        let next = match follower.next_ready()? {
+        let record = match updates.next_record_ready()? {
+            Some(record) => record,
             None if is_over(&state, part) == Some(true) => return Ok(true),
-            None => follower.next().await?,
-            ready => ready,
+            None => match updates.next().await? {
+                Some(Update::Record(record)) => record,
+                Some(Update::Text(_) | Update::NoTexts(_)) => continue,
+                None => return Ok(is_over(&state, part) == Some(true)),
+            },
         };
-        let Some(record) = next else { return Ok(is_over(&state, part) == Some(true)) };
         // Such a record ends the run, and whoever opens it next reports it.
         if state.apply(&record).is_err() {
             return Ok(false);

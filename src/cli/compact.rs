@@ -1,11 +1,11 @@
 //! `compact`: asks a live agent to compact its context now.
 
 use super::args;
-use super::complain;
 use super::locate::{Project, Selector};
+use super::{complain, runtime};
+use crate::client::{Acknowledgement, Client, ClientError, Operation};
 use crate::exit::Exit;
 use crate::id::AgentId;
-use crate::run::control::{self, Request};
 
 pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
     let (run, part) = match project.part(Some(&verb.what)) {
@@ -16,25 +16,22 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
         complain("error: an agent is needed: RUN/@AGENT");
         return Exit::Usage;
     };
-    let request = Request::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
-    match control::ask(&*run, &request) {
-        Ok(answer) if answer.found => {
-            if let Some(busy) = answer.busy {
-                complain(&format!(
-                    "note: the supervisor of the run is {busy}: it hears of this then"
-                ));
-            }
+    let operation =
+        Operation::Compact { agent: AgentId::from_text(&agent), focus: verb.focus.clone() };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(exit) => return exit,
+    };
+    match runtime.block_on(Client::of(run).send(operation)) {
+        Ok(Acknowledgement::Taken { busy }) => {
+            note_busy(busy.as_deref());
             Exit::Done
         }
-        Ok(control::Answer { error: Some(error), .. }) => {
-            complain(&format!("error: the process that drives the run refused: {error}"));
-            Exit::Failed
-        }
-        Ok(_) => {
+        Ok(Acknowledgement::NotFound | Acknowledgement::Answer(_)) => {
             complain(&format!("error: agent `{agent}` is not at work"));
             Exit::Failed
         }
-        Err(_) if !run.is_live() => {
+        Err(ClientError::NotDriven) => {
             complain(
                 "error: no process drives the run; `callsheet resume` resumes it if it has not \
                  ended",
@@ -42,8 +39,15 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
             Exit::Failed
         }
         Err(error) => {
-            complain(&format!("error: the process that drives the run cannot be reached: {error}"));
+            complain(&format!("error: {error}"));
             Exit::Failed
         }
+    }
+}
+
+/// Says that the supervisor of a run does something else first.
+pub(super) fn note_busy(busy: Option<&str>) {
+    if let Some(busy) = busy {
+        complain(&format!("note: the supervisor of the run is {busy}: it hears of this then"));
     }
 }

@@ -20,16 +20,16 @@ use super::tail::{Detail, Printer};
 use super::trust::{self, Trust};
 use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
+use crate::client::{Client, Operation, Texts};
 use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
 use crate::journal::source::RecordedRun;
 use crate::journal::torn::Cut;
-use crate::person::Watcher;
 use crate::printable;
 use crate::report;
-use crate::run::{GivenUp, Options, Remote, Run, StartError};
+use crate::run::{GivenUp, Options, Run, StartError};
 use crate::run_state::RunState;
 use crate::show::status::Status;
 
@@ -47,11 +47,10 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Returns the watcher of models' texts: with `-v`, unless events are printed as JSON.
-    pub(super) fn watcher(&self) -> Option<Arc<dyn Watcher>> {
+    /// Returns the printer of models' texts: with `-v`, unless events are printed as JSON.
+    fn deltas(&self) -> Option<Deltas> {
         let is_watched = self.verbose > 0 && !self.json;
-        let paint = Paint::of(Stream::Err);
-        is_watched.then(|| Deltas::new(Some(self.screen.clone()), paint) as Arc<dyn Watcher>)
+        is_watched.then(|| Deltas::new(Some(self.screen.clone()), Paint::of(Stream::Err)))
     }
 }
 
@@ -155,7 +154,6 @@ fn begin_again(
     let options = Options {
         stays_open: shown.stays_open,
         asker: asker(&shown.screen),
-        watcher: shown.watcher(),
         given_up,
         ..Options::default()
     };
@@ -183,7 +181,8 @@ async fn drive_once(
         Ok(run) => run,
         Err(error) => return Driven::Over(refused(project, run, &error)),
     };
-    let (id, recorded) = (run.id(), RecordedRun::from(run.dir().clone()));
+    let (id, client) = (run.id(), run.client());
+    let recorded = client.run().clone();
     complain(&format!("run {id} in {}", recorded.place().display()));
     if let Some(sandbox) = run.sandbox() {
         complain(&format!("sandbox of commands: {sandbox}"));
@@ -192,12 +191,14 @@ async fn drive_once(
     let paint = Paint::of(Stream::Err);
     let printer =
         Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
-    let printing = run.follow_new().map(|follower| {
+    let deltas = shown.deltas();
+    let texts = if deltas.is_some() { Texts::New } else { Texts::None };
+    let printing = client.updates(run.began(), texts).map(|updates| {
         let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
-        LiveView::new(printer, screen.clone(), status).show(follower)
+        LiveView::new(printer, screen.clone(), status).with_deltas(deltas).show(updates)
     });
     let heard = Heard::default();
-    let listening = tokio::spawn(listen(signals, run.remote(), heard.clone(), screen.clone()));
+    let listening = tokio::spawn(listen(signals, client, heard.clone(), screen.clone()));
     let remote = run.remote();
     let end = run.wait().await;
     let printed = match printing {
@@ -350,7 +351,7 @@ impl Heard {
 
 /// Stops the run gracefully at the first signal; at the second, ends the program and its tools at
 /// once.
-async fn listen(mut signals: Signals, remote: Remote, heard: Heard, screen: Arc<Screen>) {
+async fn listen(mut signals: Signals, client: Client, heard: Heard, screen: Arc<Screen>) {
     let mut again = false;
     loop {
         let (name, exit) = signals.next().await;
@@ -363,6 +364,7 @@ async fn listen(mut signals: Signals, remote: Remote, heard: Heard, screen: Arc<
         again = true;
         // A stderr that is closed is no error: the run stops all the same.
         let _ = screen.line("stopping; a second signal stops at once");
-        remote.interrupt(name);
+        // A run that is over needs no interruption.
+        let _ = client.send(Operation::Interrupt { reason: name.to_owned() }).await;
     }
 }

@@ -67,7 +67,7 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     drive::note_scripts(&config);
     let screen = Screen::new();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
-    let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
+    let options = Options { asker: asker(&screen), ..Options::default() };
     let run = RecordedRun::from(stopped.dir().clone());
     Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::deltas::Deltas;
 use super::screen::Screen;
 use super::tail::Printer;
+use crate::client::{Update, Updates};
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
-use crate::journal::follow::Follower;
 use crate::journal::{JournalError, stamp};
 use crate::show::status::Status;
 
@@ -28,6 +29,8 @@ pub(super) struct LiveView {
     screen: Arc<Screen>,
     /// `None` if events are printed as JSON.
     status: Option<Status>,
+    /// Prints the texts of models, if somebody wants to read them.
+    deltas: Option<Deltas>,
     /// The spawns of one parent that are printed as one line.
     spawns: Vec<SharedRecord>,
     /// True if they have waited for a whole pause between two drawings.
@@ -36,17 +39,22 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
-        Self { printer, screen, status, spawns: Vec::new(), has_waited: false }
+        Self { printer, screen, status, deltas: None, spawns: Vec::new(), has_waited: false }
+    }
+
+    /// Prints the texts of models too, if there is a printer for them.
+    pub(super) fn with_deltas(self, deltas: Option<Deltas>) -> Self {
+        Self { deltas, ..self }
     }
 
     /// Prints events until the run ends or pauses: as JSON on stdout, or as lines for people on
     /// stderr. Uses a thread of its own, because a slow reader must not delay the run.
-    pub(super) fn show(mut self, follower: Follower) -> oneshot::Receiver<Exit> {
+    pub(super) fn show(mut self, updates: Updates) -> oneshot::Receiver<Exit> {
         let (ended, shown) = oneshot::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(self.follow(follower));
+                runtime.block_on(self.follow(updates));
                 // The receiver may be gone already.
                 let _ = ended.send(self.printer.end());
             }
@@ -60,11 +68,11 @@ impl LiveView {
     /// Returns an error if the journal cannot be read.
     pub(super) fn catch_up(
         &mut self,
-        follower: &mut Follower,
+        updates: &mut Updates,
         lines: usize,
     ) -> Result<(), JournalError> {
         let mut last = VecDeque::new();
-        while let Some(record) = follower.next_ready()? {
+        while let Some(record) = updates.next_record_ready()? {
             if let Some(status) = &mut self.status {
                 status.apply(&record);
             }
@@ -82,13 +90,23 @@ impl LiveView {
     }
 
     /// Shows events until the last one, or until nothing more can be printed.
-    pub(super) async fn follow(&mut self, mut follower: Follower) {
+    pub(super) async fn follow(&mut self, mut updates: Updates) {
         let mut redraw = tokio::time::interval(REDRAW);
         let mut totals = tokio::time::interval_at(Instant::now() + TOTALS, TOTALS);
         loop {
             let goes_on = tokio::select! {
-                next = follower.next() => match next {
-                    Ok(Some(record)) => self.take(record),
+                next = updates.next() => match next {
+                    Ok(Some(Update::Record(record))) => self.take(record),
+                    Ok(Some(Update::Text(part))) => {
+                        if let Some(deltas) = &mut self.deltas {
+                            deltas.take(&part, |_| true);
+                        }
+                        true
+                    }
+                    Ok(Some(Update::NoTexts(reason))) => {
+                        Deltas::none_come(&reason);
+                        true
+                    }
                     Ok(None) | Err(_) => false,
                 },
                 _ = redraw.tick() => self.print_old_spawns() && self.draw(),

@@ -9,12 +9,12 @@ use super::short_id::ShortIds;
 use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, say, say_json};
+use crate::client::Client;
 use crate::exit::Exit;
 use crate::journal::source::RecordedRun;
 use crate::journal::{JournalError, stamp};
 use crate::printable;
 use crate::report::{self, Row};
-use crate::run::control;
 use crate::show;
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
@@ -66,7 +66,7 @@ fn rows_of(project: &Project, run: &RecordedRun, live: bool) -> (Vec<Row>, Exit)
         Ok(()) => {
             let mut rows = report::rows(&state, live, stamp::now_ms());
             if let (Some(first), true) = (rows.first_mut(), live)
-                && let Some(busy) = control::busy(&**run)
+                && let Some(busy) = Client::of(run.clone()).busy()
             {
                 first.waiting_for = Some(format!("the supervisor: {busy}"));
             }

@@ -108,7 +108,7 @@ fn resume(
     drive::note_scripts(&config);
     let screen = Screen::new();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
-    let options = Options { asker: asker(&screen), watcher: shown.watcher(), ..Options::default() };
+    let options = Options { asker: asker(&screen), ..Options::default() };
     Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))
 }
 

@@ -90,7 +90,6 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         // Nobody waits for the end of a detached run, and whoever answers wants it to go on.
         stays_open: verb.detached,
         asker: asker(&screen),
-        watcher: shown.watcher(),
         ..Options::default()
     };
     drive::drive(project, shown, None, Run::start(config, options))

@@ -15,11 +15,11 @@ use super::screen::Screen;
 use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, runtime};
+use crate::client::{Client, Texts, Update};
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::JournalError;
-use crate::journal::follow::Follower;
 use crate::journal::log_line::{line_of, lines_below};
 use crate::journal::source::{Cursor, RecordedRun};
 use crate::printable;
@@ -49,30 +49,13 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     if !verb.follow {
         return Exit::Done;
     }
+    let texts = if verb.deltas { Texts::New } else { Texts::None };
     match runtime() {
-        Ok(runtime) => runtime.block_on(async {
-            let deltas = async {
-                match verb.deltas {
-                    true => print_deltas(&run, &filter).await,
-                    false => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                exit = follow(project, run.clone(), &filter, after, &mut printer) => exit,
-                () = deltas => Exit::Done,
-            }
-        }),
+        Ok(runtime) => {
+            runtime.block_on(follow(project, run, &filter, (after, texts), &mut printer))
+        }
         Err(exit) => exit,
     }
-}
-
-/// Prints the texts of the models that the filter selects, until the future is dropped.
-async fn print_deltas(run: &RecordedRun, filter: &Filter) {
-    let deltas = Deltas::new(None, Paint::of(Stream::Out));
-    let fits = |agent: &AgentId| {
-        agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task)))
-    };
-    deltas.follow(run, fits).await;
 }
 
 /// Waits until there is a run. Ctrl-C ends the program as usual.
@@ -138,26 +121,31 @@ async fn follow(
     project: &Project,
     run: RecordedRun,
     filter: &Filter,
-    after: Cursor,
+    (after, texts): (Cursor, Texts),
     printer: &mut Printer,
 ) -> Exit {
     let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&run), error);
-    let mut follower = match Follower::open_at(run.clone(), after) {
-        Ok(follower) => follower,
+    let mut updates = match Client::of(run.clone()).updates(after, texts) {
+        Ok(updates) => updates,
         Err(error) => return refused(&error),
+    };
+    let mut deltas = Deltas::new(None, Paint::of(Stream::Out));
+    let fits = |agent: &AgentId| {
+        agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task)))
     };
     loop {
         let next = tokio::select! {
-            next = follower.next() => next,
+            next = updates.next() => next,
             _ = tokio::signal::ctrl_c() => return Exit::Interrupted,
         };
         match next {
-            Ok(Some(record)) if filter.wants(&record) => {
-                if !printer.print(&record) {
+            Ok(Some(Update::Record(record))) => {
+                if filter.wants(&record) && !printer.print(&record) {
                     return printer.end();
                 }
             }
-            Ok(Some(_)) => {}
+            Ok(Some(Update::Text(part))) => deltas.take(&part, fits),
+            Ok(Some(Update::NoTexts(reason))) => Deltas::none_come(&reason),
             Ok(None) => return Exit::Done,
             Err(error) => return refused(&error),
         }

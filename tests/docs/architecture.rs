@@ -48,7 +48,7 @@ const CRATES: [(&str, &[&str]); 8] = [
     ("journal", &["crash", "fault", "disk", "store", "journal", "conversation"]),
     ("tools", &["tool"]),
     ("models", &["model"]),
-    ("engine", &["trust", "person", "actor", "config", "report", "show", "run"]),
+    ("engine", &["trust", "person", "actor", "config", "report", "show", "run", "client"]),
     ("callsheet", &["exit", "cli"]),
 ];
 

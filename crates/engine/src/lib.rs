@@ -16,6 +16,7 @@ use callsheet_words::{
 };
 
 pub mod actor;
+pub mod client;
 pub mod config;
 pub mod person;
 pub mod report;

@@ -60,7 +60,7 @@ use crate::journal::line::Position;
 use crate::journal::live::Live;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::Snapshots;
-use crate::journal::source::RunSource;
+use crate::journal::source::{Cursor, RunSource};
 use crate::message::Json;
 use crate::model::Client;
 use crate::person::{Asker, Watcher};
@@ -190,6 +190,8 @@ pub struct Run {
     began: Position,
     /// The followers in this process.
     live: Live,
+    /// The texts of models, for those in this process.
+    texts: Arc<DeltaFeed>,
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
@@ -286,7 +288,8 @@ impl Run {
         let remote = Remote::new(supervisor, services);
         let written: Vec<_> =
             [&config.root].into_iter().chain(&config.sandbox.writable_roots).cloned().collect();
-        let control = match control::Listener::open(&dir, &written, remote.clone(), deltas) {
+        let control = match control::Listener::open(&dir, &written, remote.clone(), deltas.clone())
+        {
             Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::warn!(%error, "no control socket: `cancel` and `compact` will not reach this run");
@@ -294,7 +297,19 @@ impl Run {
             }
         };
         let tasks = (supervisor_task, writer_task);
-        Ok(Self { id, dir, began, live, remote, writer, end, tasks, control, sandbox })
+        Ok(Self {
+            id,
+            dir,
+            began,
+            live,
+            texts: deltas,
+            remote,
+            writer,
+            end,
+            tasks,
+            control,
+            sandbox,
+        })
     }
 
     /// Returns the run's id.
@@ -328,22 +343,24 @@ impl Run {
         self.remote.clone()
     }
 
+    /// Returns what gives records and texts of models to those in this process.
+    pub(crate) fn feeds(&self) -> (Live, Arc<DeltaFeed>) {
+        (self.live.clone(), self.texts.clone())
+    }
+
+    /// Returns the place at which this process began to record.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn began(&self) -> Cursor {
+        self.began.into()
+    }
+
     /// Returns the run's events from the first on, as they become durable, until the run has ended.
     ///
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow(&self) -> Result<Follower, JournalError> {
         Ok(Follower::new(self.dir.clone())?.listening(&self.live))
-    }
-
-    /// Returns the run's events as [`follow`](Self::follow) does, but from the first that this
-    /// process recorded.
-    ///
-    /// # Errors
-    /// Returns an error if the journal cannot be opened.
-    pub fn follow_new(&self) -> Result<Follower, JournalError> {
-        let follower = Follower::open_at(self.dir.clone(), self.began.into())?;
-        Ok(follower.listening(&self.live))
     }
 
     /// Waits for the end of the run, closes the journal, and returns how the run ended.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
+use crate::journal::JournalError;
 use crate::journal::source::RunSource;
 use crate::run_state::RunState;
 use crate::trust::Store;
@@ -51,9 +52,20 @@ fn folder(run: &dyn RunSource) -> io::Result<PathBuf> {
     Ok(run.local().ok_or_else(elsewhere)?.answers())
 }
 
+/// Refuses a run whose files may not be written: its directory is odd, or on another machine.
+///
+/// # Errors
+/// Returns an error that says why.
+pub(crate) fn refuse_unsafe(run: &dyn RunSource) -> Result<(), JournalError> {
+    match run.local() {
+        Some(dir) => dir.refuse_unsafe(),
+        None => Err(JournalError::Io("the run is kept on another machine".to_owned())),
+    }
+}
+
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
 /// then that one stays. When this returns, the answer survives a power cut. The caller has looked at the
-/// directory (`RunDir::refuse_unsafe`).
+/// directory ([`refuse_unsafe`]).
 ///
 /// # Errors
 /// Returns an error if the file or the key that proves it cannot be made.

@@ -55,6 +55,9 @@ const MOST_CONNECTIONS: usize = 48;
 /// that they cannot keep those of the person waiting.
 const MOST_REFUSED: usize = 8;
 
+/// The reason of a cancellation for which none is given.
+pub const CANCELLED: &str = "cancelled by a person";
+
 /// A request to the owner of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
@@ -67,7 +70,12 @@ pub enum Request {
         /// The agent, if an agent is to be stopped.
         #[serde(default)]
         agent: Option<AgentId>,
+        /// The reason that is recorded.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
+    /// Stop the run so that it can be resumed.
+    Interrupt,
     /// Send the texts of models while they arrive, a line of JSON for each part, until the run ends
     /// or the connection is closed.
     Deltas,
@@ -220,6 +228,10 @@ async fn hear(
                 unless_busy(&remote, verdict).await
             }
             Ok(Request::Pulse) => Answer::busy(&remote),
+            Ok(Request::Interrupt) => {
+                remote.interrupt(&format!("interrupted by {}", peer.name()));
+                Answer::found(true)
+            }
             Ok(request) => {
                 let performed = async { Answer::found(perform(&remote, request).await) };
                 unless_busy(&remote, performed).await
@@ -268,14 +280,15 @@ async fn unless_busy(remote: &Remote, answer: impl Future<Output = Answer>) -> A
 async fn perform(remote: &Remote, request: Request) -> bool {
     match request {
         // These are answered before.
-        Request::Deltas | Request::Answer(_) | Request::Pulse => true,
-        Request::Cancel { task: Some(task), .. } => {
-            remote.cancel(CancelTarget::Task(task), "cancelled by a person").await
+        Request::Deltas | Request::Answer(_) | Request::Pulse | Request::Interrupt => true,
+        Request::Cancel { task, agent, reason } => {
+            let target = match (task, agent) {
+                (Some(task), _) => CancelTarget::Task(task),
+                (None, Some(agent)) => CancelTarget::Agent(agent),
+                (None, None) => CancelTarget::Run,
+            };
+            remote.cancel(target, reason.as_deref().unwrap_or(CANCELLED)).await
         }
-        Request::Cancel { agent: Some(agent), .. } => {
-            remote.cancel(CancelTarget::Agent(agent), "cancelled by a person").await
-        }
-        Request::Cancel { .. } => remote.cancel(CancelTarget::Run, "cancelled by a person").await,
         Request::Compact { agent, focus } => remote.compact(agent, focus).await,
     }
 }

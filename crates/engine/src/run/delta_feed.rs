@@ -70,6 +70,11 @@ impl DeltaFeed {
         }
     }
 
+    /// Returns the parts that arrive from now on.
+    pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<DeltaLine>> {
+        self.parts.subscribe()
+    }
+
     /// Writes the parts that arrive from now on to a stream, until its reader goes away.
     pub(super) async fn write_to(self: Arc<Self>, stream: UnixStream) -> io::Result<()> {
         let mut parts = self.parts.subscribe();

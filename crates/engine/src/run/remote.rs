@@ -1,4 +1,5 @@
-//! The handle by which a process steers a run that it drives: cancels, compacts, answers, interrupts.
+//! The handle by which a process steers a run that it drives: cancels, compacts, answers, interrupts. Programs use
+//! it through a [`Client`](crate::client::Client).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,17 +24,6 @@ const TAKEN_IN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A handle that steers a run. It is cheap to clone, and has no effect once the run has ended.
-///
-/// ```no_run
-/// # use callsheet_engine::run as callsheet;
-/// # async fn example(run: callsheet::Run) {
-/// use callsheet::CancelTarget;
-///
-/// let remote = run.remote();
-/// let found = remote.cancel(CancelTarget::Run, "out of time").await;
-/// assert!(found);
-/// # }
-/// ```
 #[derive(Clone, Debug)]
 pub struct Remote {
     supervisor: ActorRef<SupervisorMsg>,
