@@ -177,7 +177,13 @@ fn open(place: &Path, observers: Vec<Box<dyn Observer>>) -> JournalHandle {
 
 /// Opens a journal with the agents' transcripts and logs, which the same thread writes.
 fn open_whole(place: &Path) -> JournalHandle {
-    open(place, vec![Box::new(Projection::new(RunDir::at(place.to_owned())))])
+    open(
+        place,
+        vec![Box::new(Projection::new(
+            RunDir::at(place.to_owned()),
+            callsheet::show::log_line::log_text,
+        ))],
+    )
 }
 
 fn names(agent: usize) -> (Name, AgentId) {

@@ -137,7 +137,8 @@ fn resume(dir: &Path) {
 async fn write(dir: &RunDir, bytes: u64) {
     let (run, past, now) = (RunId::from(uuid::Uuid::now_v7()), name("past"), name("now"));
     let owned = dir.create().expect("a run directory");
-    let (tracker, files) = (Tracker::default(), Projection::new(dir.clone()));
+    let (tracker, files) =
+        (Tracker::default(), Projection::new(dir.clone(), callsheet::show::log_line::log_text));
     let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
     let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
     let journal = journal.expect("a writer");

@@ -9,9 +9,9 @@ use super::rows::folded;
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::id::AgentId;
-use crate::journal::log_line::cut;
 use crate::printable;
 use crate::run::delta_feed::DeltaLine;
+use crate::show::log_line::cut;
 
 /// The most characters of a line: models write paragraphs as one line.
 const WIDEST: usize = 400;

@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use crate::journal::line::Position;
 use crate::journal::projection::Projection;
 use crate::journal::{JournalError, walk, witness};
+use crate::show::log_line::log_text;
 
 pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
     let run = match project.run(Some(&verb.run)) {
@@ -24,7 +25,7 @@ pub(super) fn run(project: &Project, verb: &args::Rebuild) -> Exit {
         end.and_then(|end| witness::refuse_rolled_back(dir, end))?;
         // The journal is read twice.
         progress.set_total(2 * run.size());
-        Projection::rebuild(dir, |bytes| progress.set_done(bytes))
+        Projection::rebuild(dir, log_text, |bytes| progress.set_done(bytes))
     });
     match rebuilt {
         Ok(()) => {

@@ -14,7 +14,6 @@ use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
-use crate::journal::log_line::cut;
 use crate::journal::source::RecordedRun;
 use crate::journal::torn::{self, Cut, CutError};
 use crate::printable;
@@ -22,6 +21,7 @@ use crate::report;
 use crate::run::outlook::{self, Prospect};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
+use crate::show::log_line::cut;
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;

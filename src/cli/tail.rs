@@ -20,10 +20,10 @@ use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::JournalError;
-use crate::journal::log_line::{line_of, lines_below};
 use crate::journal::source::{Cursor, RecordedRun};
 use crate::printable;
 use crate::report;
+use crate::show::log_line::{line_of, lines_below};
 
 pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     let filter = match Filter::new(verb) {

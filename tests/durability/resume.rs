@@ -175,7 +175,8 @@ fn leave_snapshot(dir: &RunDir, batches: usize) {
     std::fs::remove_dir_all(dir.agents()).expect("removed");
     std::fs::create_dir(dir.agents()).expect("a folder");
     let growth = batch_ends(dir)[batches - 1] as u64;
-    let (files, tracker) = (Projection::new(dir.clone()), Tracker::default());
+    let (files, tracker) =
+        (Projection::new(dir.clone(), callsheet::show::log_line::log_text), Tracker::default());
     let mut snapshots = Snapshots::every(growth, dir.clone(), Position::START, tracker, files);
     let mut reader = Reader::open(&dir.journal()).expect("a journal");
     for _ in 0..batches {
@@ -659,6 +660,7 @@ async fn transcripts_and_logs_are_made_again_byte_for_byte() {
     for entry in std::fs::read_dir(ended.dir.agents()).expect("a folder") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("removed");
     }
-    Projection::rebuild(&ended.dir, |_| {}).expect("made again");
+    Projection::rebuild(&ended.dir, callsheet::show::log_line::log_text, |_| {})
+        .expect("made again");
     assert_eq!(files(&ended.dir.agents()), wanted);
 }

@@ -8,7 +8,6 @@ pub mod fold;
 mod folded_rows;
 pub mod for_others;
 pub mod next_request;
-mod order;
 mod rows;
 mod summary;
 
@@ -16,13 +15,13 @@ use serde_json::Value;
 
 pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task, unsettled};
 pub use self::folded_rows::folded_rows;
-pub use self::order::agents_in_order;
 pub use self::rows::{Row, rows, unread_row};
 pub use self::summary::{summary, undone};
 use crate::event::{PauseCause, Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::run_state::{RunPhase, RunState};
+pub use crate::show::{agents_in_order, short};
 
 /// Returns a record as `run --json` and `tail --json` print it: without its checksum and batch
 /// fields.
@@ -68,17 +67,6 @@ pub fn status_word(status: RunStatus) -> &'static str {
         RunStatus::Partial => "partial",
         RunStatus::Failed => "failed",
         RunStatus::Cancelled => "cancelled",
-    }
-}
-
-/// Formats a number of tokens for people: `812`, `12.3k`, `4.1M`.
-#[must_use]
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-pub fn short(tokens: u64) -> String {
-    match tokens {
-        0..1_000 => tokens.to_string(),
-        1_000..1_000_000 => format!("{:.1}k", tokens as f64 / 1e3),
-        _ => format!("{:.1}M", tokens as f64 / 1e6),
     }
 }
 

@@ -1,11 +1,14 @@
-//! What people see of a run, as text: the status of a run in lines, and the questions to a person.
+//! What people see of a run, as text: a line for each event, the status of a run, and the questions to a person.
 //!
 //! Pure, so that every screen can share it: it prints nothing and reads neither the clock nor the
 //! width of a terminal.
 
+pub mod log_line;
+mod order;
 pub mod question;
 pub mod status;
 
+pub use self::order::agents_in_order;
 use crate::printable::columns;
 
 /// Returns what of a text without colours fits into so many columns, with `…` if it is longer: a line
@@ -32,5 +35,16 @@ pub fn cut(text: &str, width: usize) -> String {
         true => text.to_owned(),
         false if width == 0 => String::new(),
         false => format!("{}…", &text[..end]),
+    }
+}
+
+/// Formats a number of tokens for people: `812`, `12.3k`, `4.1M`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+pub fn short(tokens: u64) -> String {
+    match tokens {
+        0..1_000 => tokens.to_string(),
+        1_000..1_000_000 => format!("{:.1}k", tokens as f64 / 1e3),
+        _ => format!("{:.1}M", tokens as f64 / 1e6),
     }
 }

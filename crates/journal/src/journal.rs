@@ -16,11 +16,12 @@ pub mod held;
 pub mod line;
 pub mod live;
 pub mod local;
-pub mod log_line;
 pub mod projection;
 pub mod reader;
 pub mod refusal;
 pub mod results;
+#[doc(hidden)]
+pub mod samples;
 pub mod snapshot;
 pub mod source;
 pub mod stamp;
@@ -263,25 +264,6 @@ impl Deref for JournalHandle {
 
 #[cfg(test)]
 mod simulated;
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! Drafts and records for the tests of this folder.
-
-    use crate::event::{Draft, Record};
-    use crate::id::{AgentId, Name};
-    use crate::turn::TurnStarted;
-
-    pub(crate) fn turn(agent: &str, turn: u32) -> Draft {
-        let task = Name::new("work").expect("a name");
-        Draft::agent(&task, &AgentId::from_text(agent), TurnStarted::new(turn, None))
-    }
-
-    pub(crate) fn record(seq: u64, draft: Draft) -> Record {
-        let Draft { task, agent, event } = draft;
-        Record { seq, epoch: 1, ts_ms: 1_794_967_445_123, task, agent, event }
-    }
-}
 
 #[cfg(test)]
 mod tests {

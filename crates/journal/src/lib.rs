@@ -4,7 +4,7 @@
 
 use callsheet_context::context;
 use callsheet_machines::{event, plan, run_machine, run_state, turn, turn_machine};
-use callsheet_words::{failure, id, message, output, own_tool, policy, printable, redaction, spec};
+use callsheet_words::{id, message, output, own_tool, redaction, spec};
 
 pub mod conversation;
 pub mod crash;

@@ -47,7 +47,7 @@ pub enum Update {
     NoTexts(String),
 }
 
-/// The updates of a run, in order: the parts of a reply come before its record.
+/// The updates of a run. In the process that drives it, the parts of a reply come before the record of the reply.
 #[derive(Debug)]
 pub struct Updates {
     follower: Follower,

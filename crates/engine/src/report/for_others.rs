@@ -7,9 +7,9 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use crate::event::{Event, Record};
-use crate::journal::log_line::cut;
 use crate::output::Stored;
 use crate::printable;
+use crate::show::log_line::cut;
 use crate::spec::run_by_others::{ChangeOfFile, ChangedForOthers};
 
 /// The most files that a summary names.

@@ -10,10 +10,10 @@ use super::folded_rows::rank;
 use super::for_others;
 use super::{short, status_word};
 use crate::id::Name;
-use crate::journal::log_line::{self, output_lines};
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::{RunState, TaskStatus};
+use crate::show::log_line::{self, output_lines};
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::Shortfalls;
 

@@ -19,6 +19,7 @@ use crate::journal::{JournalError, JournalHandle, cut_pieces};
 use crate::journal::{walk, witness};
 pub(super) use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
+use crate::show::log_line::log_text;
 use crate::spec::TaskSpec;
 use crate::trust::Store;
 use crate::turn::question::PersonsAnswer;
@@ -175,7 +176,7 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error if the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
-        Projection::resume(self.dir().clone()).map(drop)
+        Projection::resume(self.dir().clone(), log_text).map(drop)
     }
 
     /// Returns the outputs of ended tasks that later tasks read, and stores those that they read as files. With another configuration there
@@ -240,8 +241,10 @@ impl StoppedRun {
             look_before(owned.dir(), *from);
         }
         let projection = match base {
-            Some((from, files)) => Projection::resume_from(owned.dir().clone(), from, files)?,
-            None => Projection::resume(owned.dir().clone())?,
+            Some((from, files)) => {
+                Projection::resume_from(owned.dir().clone(), log_text, from, files)?
+            }
+            None => Projection::resume(owned.dir().clone(), log_text)?,
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
         let answers = answers::take_up(owned.dir(), tracker.state(), &Store::of_user());
@@ -303,7 +306,7 @@ impl Opening {
             owned,
             at: Position::START,
             tracker: Tracker::default(),
-            projection: Projection::new(dir.clone()),
+            projection: Projection::new(dir.clone(), log_text),
             values: Map::new(),
             answers: Vec::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],

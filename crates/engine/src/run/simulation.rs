@@ -120,7 +120,7 @@ fn play(seed: u64, most_deaths: u32) -> Played {
     }
     let records = records(&dir);
     let left = agents_files(&dir);
-    Projection::rebuild(&dir, |_| ()).expect("made again");
+    Projection::rebuild(&dir, crate::show::log_line::log_text, |_| ()).expect("made again");
     assert!(left == agents_files(&dir), "transcripts and logs are not those of the journal");
     let mut met = met(&records);
     if waits > 0 {

@@ -11,8 +11,8 @@ use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::printable;
-use crate::report::{agents_in_order, short};
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
+use crate::show::{agents_in_order, short};
 use crate::turn::ApprovalKind;
 
 /// The gaps between an agent's events from which its median is taken: enough for a stable one, few

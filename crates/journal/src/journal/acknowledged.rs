@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::journal::file::RunDir;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     #[tokio::test]
     async fn the_file_names_the_last_record() {

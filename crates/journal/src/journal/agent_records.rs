@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::journal::file::RunDir;
     use crate::journal::reader::{Reader, agent_records};
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     #[tokio::test]
     async fn stored_records_are_those_of_the_whole_journal() {

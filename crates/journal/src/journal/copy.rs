@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::event::SharedRecord;
     use crate::journal::reader::Reader;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     async fn run(root: &std::path::Path) -> RunDir {
         let dir = RunDir::at(root.join("old"));

@@ -473,7 +473,7 @@ impl Drop for JournalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     #[tokio::test]
     async fn a_new_run_is_private_locked_and_written() {

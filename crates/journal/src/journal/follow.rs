@@ -173,7 +173,7 @@ mod tests {
     use crate::event::{Draft, RunPaused};
     use crate::journal::file::RunDir;
     use crate::journal::line::Position;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_follower_sees_everything_that_a_writer_writes() {

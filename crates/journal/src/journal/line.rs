@@ -464,7 +464,7 @@ mod tests {
 
     use super::*;
     use crate::event::{Event, PauseCause, RunPaused};
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
     use crate::message::{Json, StopReason, Usage, UsageSource};
     use crate::turn::ModelResponded;
 

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::journal::file::RunDir;
     use crate::journal::reader::Reader;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     /// Takes what is there in both ways until the queue has nothing more.
     fn take_all(

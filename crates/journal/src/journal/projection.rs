@@ -20,11 +20,10 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
-use crate::event::{Event, SharedRecord};
+use crate::event::{Event, Record, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::Observer;
 use crate::journal::file::RunDir;
-use crate::journal::log_line::log_text;
 use crate::journal::results;
 use crate::journal::transcript::Transcript;
 
@@ -32,10 +31,14 @@ use crate::journal::transcript::Transcript;
 /// limit of 1024 open files per process for connections and tools.
 const OPEN_AGENTS: usize = 200;
 
+/// Puts a record into words for its agent's log: one line or more, each with its newline.
+pub type LogText = fn(&Record) -> String;
+
 /// Writes `agents/<agent>.jsonl` and `agents/<agent>.log`.
 #[derive(Debug)]
 pub struct Projection {
     dir: RunDir,
+    log_text: LogText,
     agents: HashMap<AgentId, View>,
     /// The agents with something to write, in the order of their records.
     touched: Vec<AgentId>,
@@ -92,9 +95,10 @@ struct Pair {
 impl Projection {
     /// Makes the projection of a new run, which has no records.
     #[must_use]
-    pub fn new(dir: RunDir) -> Self {
+    pub fn new(dir: RunDir, log_text: LogText) -> Self {
         Self {
             dir,
+            log_text,
             agents: HashMap::new(),
             touched: Vec::new(),
             fresh: Vec::new(),
@@ -166,7 +170,7 @@ impl Observer for Projection {
         self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
         view.transcript.fold(&whole(&self.dir, record), &mut view.messages);
-        view.log.extend_from_slice(log_text(record).as_bytes());
+        view.log.extend_from_slice((self.log_text)(record).as_bytes());
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
 
@@ -260,8 +264,9 @@ mod tests {
 
     use super::*;
     use crate::event::Draft;
-    use crate::journal::testing::{record, turn};
-    use crate::journal::transcript::testing::{finished, intended, responded, spawned};
+    use crate::journal::samples::log_text;
+    use crate::journal::samples::{finished, intended, responded, spawned};
+    use crate::journal::samples::{record, turn};
     use crate::turn::{AgentEnded, Outcome, ToolStatus};
 
     fn run() -> (tempfile::TempDir, RunDir) {
@@ -290,7 +295,7 @@ mod tests {
     #[test]
     fn an_agent_has_its_two_files() {
         let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone());
+        let mut projection = Projection::new(dir.clone(), log_text);
         give(&mut projection, vec![spawned("Hello")]);
         let agent = AgentId::from_text("work/helper-1");
         assert_eq!(dir.transcript(&agent), dir.agents().join("work.helper-1.jsonl"));
@@ -309,7 +314,7 @@ mod tests {
         let spawned = crate::turn::AgentSpawned::main(program);
         let mut draft = turn("work", 1);
         draft.event = spawned.into();
-        give(&mut Projection::new(dir.clone()), vec![draft]);
+        give(&mut Projection::new(dir.clone(), log_text), vec![draft]);
         assert_eq!(fs::read(dir.agents().join("work.jsonl")).unwrap(), b"");
         assert_eq!(lines(dir.agents().join("work.log")), 1);
     }
@@ -317,7 +322,7 @@ mod tests {
     #[test]
     fn files_are_there_at_once_and_filled_soon() {
         let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone());
+        let mut projection = Projection::new(dir.clone(), log_text);
         projection.committed(&Arc::new(record(1, spawned("Hello"))));
         projection.batch_end();
         let agent = AgentId::from_text("work/helper-1");
@@ -333,7 +338,7 @@ mod tests {
     fn many_agents_share_a_bounded_number_of_files() {
         const AGENTS: usize = OPEN_AGENTS + 50;
         let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone());
+        let mut projection = Projection::new(dir.clone(), log_text);
         let held = |projection: &Projection| {
             projection.agents.values().filter(|view| view.files.is_some()).count()
         };
@@ -365,7 +370,7 @@ mod tests {
     fn a_file_that_cannot_be_written_is_left_alone() {
         let (_root, dir) = run();
         fs::create_dir(dir.agents().join("a.log")).unwrap();
-        let mut projection = Projection::new(dir.clone());
+        let mut projection = Projection::new(dir.clone(), log_text);
         give(&mut projection, vec![turn("a", 1), turn("b", 1)]);
         assert!(projection.agents[&AgentId::from_text("a")].stale);
         fs::remove_dir(dir.agents().join("a.log")).unwrap();
@@ -387,7 +392,7 @@ mod tests {
         let (_root, dir) = run();
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
         let pair = Pair { transcript: full(), log: full() };
-        let mut projection = Projection::new(dir.clone());
+        let mut projection = Projection::new(dir.clone(), log_text);
         let view = View { files: Some(pair), ..View::default() };
         projection.agents.insert(AgentId::from_text("a"), view);
         give(&mut projection, vec![turn("a", 1)]);

@@ -328,7 +328,7 @@ mod tests {
 
     use super::*;
     use crate::journal::line::{Batch, Framer, write_body};
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     /// Batches of one to four lines, and where each line and each batch ends.
     fn journal(batches: u64) -> (Vec<u8>, Vec<usize>, Vec<usize>) {

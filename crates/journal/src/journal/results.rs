@@ -182,12 +182,12 @@ fn cleared_by(edit: &Edit) -> &[ClearedResult] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::{Failure, FailureKind};
-    use crate::journal::transcript::testing;
+    use crate::journal::samples;
     use crate::message::Json;
     use crate::output::Output;
     use crate::plan::{TaskCompleted, TaskReused};
     use crate::turn::{AgentEnded, Command, Program, ToolStatus, TurnStarted};
+    use callsheet_words::failure::{Failure, FailureKind};
 
     fn named(event: &Event) -> Vec<&str> {
         named_by(event).map(|stored| stored.hash.as_str()).collect()
@@ -197,10 +197,10 @@ mod tests {
     fn what_somebody_writes_of_a_result_names_none() {
         let talk = r#"{"stored":{"hash":"x","bytes":1}}"#;
         let json = || Json::parse(talk.to_owned()).unwrap();
-        let mut replied = testing::responded(1).event;
+        let mut replied = samples::responded(1).event;
         let Event::ModelResponded(reply) = &mut replied else { panic!("a reply") };
         reply.message = json();
-        let mut done = testing::finished(1, 0, ToolStatus::Ok, talk).event;
+        let mut done = samples::finished(1, 0, ToolStatus::Ok, talk).event;
         let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
         tool.block = json();
         let with = vec![json()];
@@ -210,7 +210,7 @@ mod tests {
         let turn = TurnStarted::new(1, Some(json()));
         let output = Output::whole(talk);
         let events = [
-            testing::intended(1, 0, "bash", talk).event,
+            samples::intended(1, 0, "bash", talk).event,
             replied,
             done,
             edited.into(),
@@ -241,7 +241,7 @@ mod tests {
         };
         let name = Name::new("helper").expect("a name");
         let spawned = |program| -> Event { AgentSpawned::main(program).into() };
-        let mut done = testing::finished(1, 0, ToolStatus::Ok, "x").event;
+        let mut done = samples::finished(1, 0, ToolStatus::Ok, "x").event;
         let Event::ToolFinished(tool) = &mut done else { panic!("a result") };
         tool.stored = stored("a");
         let failure = Failure::new(FailureKind::Cancelled, "x");

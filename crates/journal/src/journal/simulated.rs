@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use crate::event::{Draft, Record};
 use crate::journal::line::{self, Position};
 use crate::journal::reader::{Tail, judge};
+use crate::journal::samples::turn;
 use crate::journal::storage::{Presence, Storage};
-use crate::journal::testing::turn;
 use crate::journal::writer::start;
 use crate::journal::{JournalError, JournalHandle};
 

@@ -285,7 +285,8 @@ mod tests {
     use crate::journal::JournalHandle;
     use crate::journal::file::OwnedRun;
     use crate::journal::reader::agent_records;
-    use crate::journal::testing::turn;
+    use crate::journal::samples::log_text;
+    use crate::journal::samples::turn;
     use crate::journal::torn::{Cut, cut_back};
     use crate::message::Json;
     use crate::turn::{AgentEnded, AgentSpawned, Outcome, Program};
@@ -358,7 +359,7 @@ mod tests {
     async fn run() -> (tempfile::TempDir, OwnedRun) {
         let root = tempfile::tempdir().unwrap();
         let owned = RunDir::at(root.path().join("run")).create().unwrap();
-        let files = Projection::new(owned.dir().clone());
+        let files = Projection::new(owned.dir().clone(), log_text);
         let journal = write_on(&owned, Position::START, Tracker::default(), files);
         journal.append(vec![created()]).await.unwrap();
         work(&journal, 0..30).await;
@@ -431,7 +432,8 @@ mod tests {
         fs::write(dir.agents().join("nobody.log"), "x").unwrap();
         let snapshot = newest(&dir).unwrap();
         let projection =
-            Projection::resume_from(dir.clone(), snapshot.at, snapshot.files.clone()).unwrap();
+            Projection::resume_from(dir.clone(), log_text, snapshot.at, snapshot.files.clone())
+                .unwrap();
         assert_eq!(contents(&dir), written);
 
         let (at, tracker) = fold(&owned, snapshot.at, snapshot.tracker);
@@ -447,7 +449,7 @@ mod tests {
         // A file that differs from its recorded length is made again.
         let old = AgentId::from_text("work~1");
         fs::write(dir.log(&old), "shorter").unwrap();
-        drop(Projection::resume_from(dir.clone(), later.at, later.files).unwrap());
+        drop(Projection::resume_from(dir.clone(), log_text, later.at, later.files).unwrap());
         assert_eq!(contents(&dir), written);
     }
 

@@ -252,7 +252,7 @@ mod tests {
     use crate::journal::follow::Follower;
     use crate::journal::held::HeldRun;
     use crate::journal::refusal::Why;
-    use crate::journal::testing::{record, turn};
+    use crate::journal::samples::{record, turn};
 
     fn batch(seq: u64, agents: &[&str]) -> Vec<SharedRecord> {
         let numbered = (seq..).zip(agents);

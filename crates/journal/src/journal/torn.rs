@@ -274,16 +274,16 @@ fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Ke
 mod tests {
     use super::*;
     use crate::event::{Draft, RunPaused};
-    use crate::failure::{Failure, FailureKind};
     use crate::journal::line::Fault;
     use crate::journal::refusal::Why;
-    use crate::journal::testing::turn;
-    use crate::journal::transcript::testing::{finished, intended, spawned};
+    use crate::journal::samples::turn;
+    use crate::journal::samples::{finished, intended, spawned};
     use crate::output::Stored;
     use crate::plan::{
         TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskReused, TaskSkipped,
     };
     use crate::turn::ToolStatus;
+    use callsheet_words::failure::{Failure, FailureKind};
 
     /// Makes a run with this many batches, each of two records.
     async fn run(batches: u32) -> (tempfile::TempDir, RunDir) {

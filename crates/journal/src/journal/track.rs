@@ -154,8 +154,8 @@ mod tests {
     use crate::journal::JournalError;
     use crate::journal::file::RunDir;
     use crate::journal::line::{Batch, Framer, write_body};
-    use crate::journal::testing::turn;
-    use crate::journal::transcript::testing::spawned;
+    use crate::journal::samples::spawned;
+    use crate::journal::samples::turn;
     use crate::journal::walk::walk;
 
     #[test]

@@ -102,89 +102,11 @@ fn write_line(record: &Record, parts: &[&str], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-pub(crate) mod testing {
-    //! The events of one turn with tools, for the tests of the projections.
-
-    use crate::event::{Draft, Event};
-    use crate::id::{AgentId, CallKey, Name};
-    use crate::message::{Json, StopReason, Usage, UsageSource};
-    use crate::turn::{
-        AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
-        ToolStatus,
-    };
-
-    pub(crate) const REPLY: &str = r#"{"role":"assistant","content":[{"type":"text","text":"Looking."},{"type":"tool_use","id":"t0","name":"read_file","input":{"path" : "src/a.rs"}},{"type":"tool_use","id":"t1","name":"bash","input":{"command":"ls"}}]}"#;
-
-    pub(crate) fn draft(event: impl Into<Event>) -> Draft {
-        let task = Name::new("work").expect("a name");
-        Draft::agent(&task, &AgentId::from_text("work/helper-1"), event)
-    }
-
-    pub(crate) fn spawned(prompt: &str) -> Draft {
-        let agent = Name::new("helper").expect("a name");
-        let program = Program::Model { agent, prompt: prompt.into() };
-        draft(AgentSpawned { depth: 1, ..AgentSpawned::main(program) })
-    }
-
-    pub(crate) fn responded(turn: u32) -> Draft {
-        draft(ModelResponded {
-            turn,
-            model: Name::new("default").expect("a name"),
-            message: Json::parse(REPLY.to_owned()).expect("JSON"),
-            stop: StopReason::ToolUse,
-            usage: Usage { input: 1234, output: 210, cache_read: 0, cache_write: 0 },
-            usage_source: UsageSource::Reported,
-            cost_usd: None,
-            context: crate::context::provider::server::ContextReport::default(),
-        })
-    }
-
-    pub(crate) fn intended(turn: u32, index: u32, name: &str, input: &str) -> Draft {
-        draft(ToolIntended {
-            key: key(index),
-            turn,
-            index,
-            id: format!("t{index}"),
-            name: name.to_owned(),
-            input: Json::parse(input.to_owned()).expect("JSON"),
-            effect: Effect::Pure,
-        })
-    }
-
-    pub(crate) fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft {
-        let text = Json::encode(text);
-        let block =
-            format!(r#"{{"type":"tool_result","tool_use_id":"t{index}","content":{text:?}}}"#);
-        draft(ToolFinished {
-            key: key(index),
-            turn,
-            index,
-            name: "read_file".to_owned(),
-            status,
-            source: ResultSource::Live,
-            block: Json::parse(block).expect("JSON"),
-            stored: None,
-            exit_code: None,
-            told_to_end: false,
-            denied: false,
-            refused: false,
-            fails_agent: false,
-            took_ms: 12,
-        })
-    }
-
-    pub(crate) fn key(index: u32) -> CallKey {
-        let run: crate::id::RunId = crate::id::RunId::from(uuid::Uuid::now_v7());
-        CallKey::derive(run, &AgentId::from_text("a"), 1, index, "bash", "{}")
-    }
-}
-
-#[cfg(test)]
 mod tests {
-    use super::testing::{REPLY, finished, intended, responded, spawned};
     use super::*;
     use crate::event::Draft;
-    use crate::journal::testing::record;
+    use crate::journal::samples::record;
+    use crate::journal::samples::{REPLY, finished, intended, responded, spawned};
     use crate::turn::ToolStatus::Ok;
 
     fn lines(drafts: Vec<Draft>) -> String {

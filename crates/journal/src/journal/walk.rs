@@ -116,8 +116,8 @@ pub(in crate::journal) fn without_record(dir: &RunDir) -> JournalError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::samples::turn;
     use crate::journal::source::RunSource;
-    use crate::journal::testing::turn;
 
     #[tokio::test]
     async fn a_run_that_begins_while_it_is_looked_at_was_not_lost() {

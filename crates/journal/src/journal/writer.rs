@@ -484,7 +484,7 @@ mod tests {
 
     use super::*;
     use crate::journal::reader::{Tail, judge};
-    use crate::journal::testing::turn;
+    use crate::journal::samples::turn;
 
     /// A disk in memory that counts, can fail, and can hold a sync until the test releases it.
     #[derive(Clone, Default)]

@@ -3,7 +3,7 @@
 //! Pure. Texts of models and names of files are shortened and made safe to show.
 
 use super::{Artifact, FileEvidence, TaskEvidence, TestRun, Warning};
-use crate::journal::log_line::cut;
+use crate::show::log_line::cut;
 
 /// The most files that a summary names.
 const NAMED: usize = 3;

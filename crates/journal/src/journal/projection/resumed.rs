@@ -12,13 +12,12 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
-use super::{Files, Lengths, OpenFiles, Projection, View, append_to, lengths_of, whole};
+use super::{Files, Lengths, LogText, OpenFiles, Projection, View, append_to, lengths_of, whole};
 use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
-use crate::journal::log_line::{log_height, log_text};
 use crate::journal::reader::Reader;
 use crate::journal::walk::walk;
 use crate::journal::{JournalError, Observer};
@@ -58,8 +57,8 @@ impl Projection {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read.
-    pub fn resume(dir: RunDir) -> Result<Self, JournalError> {
-        let mut projection = Self::new(dir.clone());
+    pub fn resume(dir: RunDir, log_text: LogText) -> Result<Self, JournalError> {
+        let mut projection = Self::new(dir.clone(), log_text);
         let mut known: HashMap<AgentId, There> = HashMap::new();
         let all = |_: &AgentId| true;
         each_of_agents(&dir, Position::START, all, |_, record, id| {
@@ -83,11 +82,16 @@ impl Projection {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read.
-    pub fn resume_from(dir: RunDir, from: Position, files: Files) -> Result<Self, JournalError> {
+    pub fn resume_from(
+        dir: RunDir,
+        log_text: LogText,
+        from: Position,
+        files: Files,
+    ) -> Result<Self, JournalError> {
         if !files.stand_in(&dir) {
-            return Self::resume(dir);
+            return Self::resume(dir, log_text);
         }
-        let mut projection = Self::new(dir.clone());
+        let mut projection = Self::new(dir.clone(), log_text);
         let stem = |id: &AgentId| id.file_stem();
         let mut stems: HashSet<_> = files.open.keys().chain(files.ended.keys()).map(stem).collect();
         projection.ended = files.ended;
@@ -120,7 +124,11 @@ impl Projection {
     /// # Errors
     /// Returns an error if the journal cannot be read, or if a file could not be removed or
     /// written.
-    pub fn rebuild(dir: &RunDir, mut progress: impl FnMut(u64)) -> Result<(), JournalError> {
+    pub fn rebuild(
+        dir: &RunDir,
+        log_text: LogText,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), JournalError> {
         // Read the whole journal before a file is touched: if it cannot be read, the old files
         // stay.
         let whole = walk(dir, Position::START, None, |at, _| {
@@ -131,7 +139,7 @@ impl Projection {
         let folder = dir.agents();
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(|error| JournalError::cannot("make", &folder, &error))?;
-        let mut projection = Self::new(dir.clone());
+        let mut projection = Self::new(dir.clone(), log_text);
         let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
         each_of_agents(dir, Position::START, wanted, |at, record, _| {
             progress(whole.offset + at.offset);
@@ -163,10 +171,11 @@ impl Projection {
             view.messages.truncate(before);
             there.met |= record.seq == there.last;
         }
-        match there.lines.checked_sub(log_height(record)) {
+        let text = (self.log_text)(record);
+        match there.lines.checked_sub(text.lines().count() as u64) {
             Some(more) => there.lines = more,
             // A log that holds only a part of these lines is made again.
-            None => view.log.extend_from_slice(log_text(record).as_bytes()),
+            None => view.log.extend_from_slice(text.as_bytes()),
         }
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
@@ -183,7 +192,7 @@ impl Projection {
         }
         let stems: HashSet<_> = wrong.iter().map(AgentId::file_stem).collect();
         remove(&self.dir, |stem| stems.contains(stem));
-        let mut again = Self::new(self.dir.clone());
+        let mut again = Self::new(self.dir.clone(), self.log_text);
         let of_wrong = |id: &AgentId| wrong.contains(id);
         each_of_agents(&self.dir, Position::START, of_wrong, |_, record, _| again.gather(record))?;
         again.catch_up();
@@ -360,8 +369,9 @@ mod tests {
     use super::*;
     use crate::event::Draft;
     use crate::journal::line::Position;
-    use crate::journal::testing::turn;
-    use crate::journal::transcript::testing::{finished, intended, responded, spawned};
+    use crate::journal::samples::log_text;
+    use crate::journal::samples::turn;
+    use crate::journal::samples::{finished, intended, responded, spawned};
     use crate::turn::ToolStatus;
 
     const FILES: [&str; 4] = ["work.helper-1.jsonl", "work.helper-1.log", "work.jsonl", "work.log"];
@@ -382,7 +392,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::at(root.path().join("run"));
         let owned = dir.create().unwrap();
-        let projection = Box::new(Projection::new(dir.clone()));
+        let projection = Box::new(Projection::new(dir.clone(), log_text));
         let journal = owned.start_writer(Position::START, vec![projection]).unwrap();
         for draft in drafts {
             journal.append(vec![draft]).await.unwrap();
@@ -410,11 +420,11 @@ mod tests {
             for length in (0..=text.len()).rev().step_by(17).chain([0]) {
                 let path = dir.agents().join(name);
                 fs::write(&path, &text.as_bytes()[..length]).unwrap();
-                Projection::resume(dir.clone()).unwrap();
+                Projection::resume(dir.clone(), log_text).unwrap();
                 assert_eq!(files(&dir), whole, "{name} cut at {length}");
             }
             fs::remove_file(dir.agents().join(name)).unwrap();
-            Projection::resume(dir.clone()).unwrap();
+            Projection::resume(dir.clone(), log_text).unwrap();
             assert_eq!(files(&dir), whole, "{name} removed");
         }
     }
@@ -432,7 +442,7 @@ mod tests {
         add(FILES[3], "one line too many\n");
         add("nobody.log", "a line\n");
         add("notes.md", "a person's");
-        Projection::resume(dir.clone()).unwrap();
+        Projection::resume(dir.clone(), log_text).unwrap();
         let mut left = files(&dir);
         left.retain(|(name, _)| name != "notes.md");
         assert_eq!(left, whole);
@@ -449,7 +459,7 @@ mod tests {
                 while reader.next_batch().unwrap().is_some() {}
                 reader.position()
             };
-            let projection = Box::new(Projection::resume(dir.clone()).unwrap());
+            let projection = Box::new(Projection::resume(dir.clone(), log_text).unwrap());
             let journal = dir.own().unwrap().start_writer(at, vec![projection]).unwrap();
             for draft in all[half..].iter().cloned() {
                 journal.append(vec![draft]).await.unwrap();
@@ -471,13 +481,13 @@ mod tests {
         for name in FILES {
             fs::write(dir.agents().join(name), "nonsense").unwrap();
         }
-        Projection::rebuild(&dir, |_| {}).unwrap();
+        Projection::rebuild(&dir, log_text, |_| {}).unwrap();
         assert_eq!(files(&dir), whole);
         fs::remove_dir_all(dir.agents()).unwrap();
-        Projection::rebuild(&dir, |_| {}).unwrap();
+        Projection::rebuild(&dir, log_text, |_| {}).unwrap();
         assert_eq!(files(&dir), whole);
         fs::remove_dir_all(dir.agents()).unwrap();
         fs::write(dir.agents(), "in the way").unwrap();
-        assert!(Projection::rebuild(&dir, |_| {}).is_err(), "nothing could be written");
+        assert!(Projection::rebuild(&dir, log_text, |_| {}).is_err(), "nothing could be written");
     }
 }

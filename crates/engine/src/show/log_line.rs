@@ -73,12 +73,6 @@ pub fn log_text(record: &Record) -> String {
     text
 }
 
-/// Returns the number of lines of [`log_text`].
-#[must_use]
-pub fn log_height(record: &Record) -> u64 {
-    1 + lines_below(record).map_or(0, |below| below.lines().count() as u64)
-}
-
 /// Returns the lines under the line of a record, without the last newline: the end of the output of
 /// a command that failed. `None` for most records.
 #[must_use]
@@ -459,8 +453,8 @@ mod tests {
     use crate::context::{CompactionFinished, Edit};
     use crate::event::Draft;
     use crate::failure::{Failure, FailureKind};
-    use crate::journal::testing::{record, turn};
-    use crate::journal::transcript::testing::{draft, finished, intended, responded, spawned};
+    use crate::journal::samples::{draft, finished, intended, responded, spawned};
+    use crate::journal::samples::{record, turn};
     use crate::message::Usage;
     use crate::turn::ModelFailed;
 
