@@ -40,9 +40,9 @@ pub use crate::client::{
     Acknowledgement, Client, ClientError, Given, Operation, Texts, Update, Updates,
 };
 #[doc(inline)]
-pub use crate::journal::source::Cursor;
+pub use crate::journal::repair::torn::{Cut, CutError};
 #[doc(inline)]
-pub use crate::journal::torn::{Cut, CutError};
+pub use crate::journal::source::Cursor;
 #[doc(inline)]
 pub use crate::run::{
     CancelTarget, Completed, Launch, Run, RunEnd, StartError, StoppedRun, delta_feed::DeltaLine,

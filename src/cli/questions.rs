@@ -14,7 +14,7 @@ use crate::run::answers;
 use crate::run_state::RunState;
 use crate::run_state::questions::{Answered, Question};
 use crate::show::log_line::cut;
-use crate::show::question::{block, lines, safe};
+use crate::show::question::{lines_of_asked, safe};
 use crate::store;
 use crate::trust::Store;
 use crate::turn::question::ApprovalKind;
@@ -79,32 +79,7 @@ impl Pending {
 
     /// Returns all of the question in lines that are safe to show.
     pub(super) fn lines(&self) -> Vec<String> {
-        let asked = &self.question.asked;
-        if let Some(effect) = self.effect() {
-            return lines(&effect.asked_by(AgentId::from_text(self.who())));
-        }
-        let mut lines = block(&asked.message);
-        if asked.kind == ApprovalKind::Permission {
-            // Without its record nobody knows all of the call.
-            lines
-                .push("  (all that it would do is not recorded, or its record is lost)".to_owned());
-        }
-        for shown in &asked.shown {
-            // A text that is written out names itself: the whole of a plan that is to be approved.
-            if serde_json::from_str::<String>(&shown.expression).is_err() {
-                lines.extend(block(&format!("{}:", safe(&shown.expression))));
-            }
-            let text = shown.text.lines().map(|line| format!("  {line}\n"));
-            lines.extend(block(&text.collect::<String>()));
-            if shown.left_out > 0 {
-                lines.push(format!("  [{} bytes more]", shown.left_out));
-            }
-        }
-        if !asked.choices.is_empty() {
-            let choices: Vec<_> = asked.choices.iter().map(|choice| safe(choice)).collect();
-            lines.push(format!("  choices: {}", choices.join(" | ")));
-        }
-        lines
+        lines_of_asked(&self.question.asked, self.who(), self.effect())
     }
 
     /// Returns the commands that answer the question, named by this id.

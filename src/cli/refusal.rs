@@ -5,9 +5,9 @@ use std::path::Path;
 use super::complain;
 use crate::exit::Exit;
 use crate::journal::refusal::{Refusal, Why};
+use crate::journal::repair::torn::Loss;
 use crate::journal::results::{self, Origin};
 use crate::journal::source::RecordedRun;
-use crate::journal::torn::Loss;
 use crate::journal::{JournalError, local};
 use crate::store::StoreError;
 

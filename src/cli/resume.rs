@@ -14,8 +14,8 @@ use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
+use crate::journal::repair::torn::{self, Cut, CutError};
 use crate::journal::source::RecordedRun;
-use crate::journal::torn::{self, Cut, CutError};
 use crate::printable;
 use crate::report;
 use crate::run::outlook::{self, Prospect};
@@ -131,7 +131,7 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
     let mut able = Exit::Done;
     let prospects = if verb.accept_changes && is_changed(project, created, &sources) {
         let (before, now) = both(project, created, run, (&verb.trusting).into())?;
-        outlook::accepting(local(run)?, &state, &before, &now)
+        outlook::accepting(&**run, &state, &before, &now)
             .map_err(|error| refused(project, Some(run), &error))?
     } else {
         let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
@@ -143,7 +143,7 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
         }
         let trusted = config.as_ref().filter(|config| trust::is_trusted(config));
         note_changes(project, created, &sources, trusted);
-        outlook::as_recorded(local(run)?, &state, config.as_ref(), retry.as_ref())
+        outlook::as_recorded(&**run, &state, config.as_ref(), retry.as_ref())
             .map_err(|error| refused(project, Some(run), &error))?
     };
     let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);

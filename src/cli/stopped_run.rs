@@ -4,8 +4,8 @@ use super::complain;
 use super::locate::{Project, local};
 use super::{paint, refusal};
 use crate::exit::Exit;
+use crate::journal::repair::torn::{Cut, CutError};
 use crate::journal::source::RecordedRun;
-use crate::journal::torn::{Cut, CutError};
 use crate::run::StoppedRun;
 
 /// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::journal::file::RunDir;
-use callsheet::journal::torn::Cut;
+use callsheet::journal::repair::torn::Cut;
 use callsheet::report;
 use callsheet::run::{Run, StoppedRun};
 use callsheet::turn::Outcome;

@@ -23,7 +23,7 @@ use callsheet::journal::JournalError;
 use callsheet::journal::disk_space::DiskSpace;
 use callsheet::journal::file::RunDir;
 use callsheet::journal::reader::Reader;
-use callsheet::journal::torn::{Cut, CutError};
+use callsheet::journal::repair::torn::{Cut, CutError};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{
     BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,

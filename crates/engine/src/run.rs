@@ -68,7 +68,6 @@ use crate::plan::{Plan, PlanError, TaskState};
 use crate::run_machine::{self, RunMachine};
 use crate::run_state::{IllegalRecord, RunPhase, RunState, TaskStatus};
 use crate::spec::sandbox::SandboxProof;
-use crate::store::Store;
 use crate::tool::Tool;
 use crate::tool::spool::Spool;
 use crate::tool::under_way::UnderWay;
@@ -248,7 +247,7 @@ impl Run {
         let (observer, feed) = transcript_writer::feed();
         let live = Live::default();
         let observers = (snapshots, observer, live.observer());
-        let started = transcript_writer::State::start(owned, at, observers)?;
+        let started = transcript_writer::State::start(owned.clone(), at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         parts.sandbox.add_to(&mut drafts);
@@ -261,11 +260,11 @@ impl Run {
         let watcher = deltas.clone();
         let proposed = state.proposed_plans();
         let services =
-            parts.into_services(&config, &options, (id, &dir), journal, proposed, watcher)?;
+            parts.into_services(&config, &options, (id, &owned), journal, proposed, watcher)?;
         let under_way = UnderWay::new(dir.spool().join("under-way"), after_death);
         let (lost, under_way) = (Arc::new(lost), Arc::new(under_way));
         let services = Arc::new(Services { lost, under_way, ..services });
-        let settings = machine_settings((id, &dir), plan, &config, Flags::from(&options));
+        let settings = machine_settings((id, dir.results()), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some() || options.stays_open;
         let settings = run_machine::Settings { attended, ..settings };
         let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
@@ -288,8 +287,12 @@ impl Run {
         let remote = Remote::new(supervisor, services);
         let written: Vec<_> =
             [&config.root].into_iter().chain(&config.sandbox.writable_roots).cloned().collect();
-        let control = match control::Listener::open(&dir, &written, remote.clone(), deltas.clone())
-        {
+        let control = match control::Listener::open(
+            dir.path(),
+            &written,
+            remote.clone(),
+            deltas.clone(),
+        ) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::warn!(%error, "no control socket: `cancel` and `compact` will not reach this run");
@@ -377,7 +380,7 @@ impl Run {
         }
         if let RunEnd::Completed(_) = end {
             // Every result is recorded by now.
-            let store = Store::new(self.dir.spool(), self.dir.results());
+            let store = self.dir.store();
             let _ = tokio::task::spawn_blocking(move || Spool::of(&store).clear()).await;
         }
         end

@@ -7,7 +7,6 @@
 pub mod acknowledged;
 pub mod agent_records;
 pub mod copy;
-pub mod cut_pieces;
 pub mod disk_space;
 pub mod file;
 pub mod filesystem;
@@ -19,6 +18,7 @@ pub mod local;
 pub mod projection;
 pub mod reader;
 pub mod refusal;
+pub mod repair;
 pub mod results;
 #[doc(hidden)]
 pub mod samples;
@@ -27,7 +27,6 @@ pub mod source;
 pub mod stamp;
 pub mod stand_in;
 pub mod storage;
-pub mod torn;
 pub mod track;
 pub mod transcript;
 pub mod walk;

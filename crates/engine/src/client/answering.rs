@@ -99,7 +99,7 @@ fn leave(
         return Ok(Some(Given::Over { at_ms }));
     }
     // What is odd stays so: trying again would only keep a person waiting.
-    answers::refuse_unsafe(&**run)?;
+    answers::refuse_unsafe(&**run).map_err(|error| ClientError::NotGiven(error.to_string()))?;
     let left = LeftAnswer { answer: answer.clone(), at_ms: now };
     match answers::leave(&**run, &left, &Store::of_user()) {
         Ok(Some(first)) if first.answer.by != answer.by => {

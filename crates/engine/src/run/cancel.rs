@@ -12,13 +12,12 @@ use crate::actor::step::forget_results;
 use crate::actor::supervisor::Left;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
-use crate::journal::file::RunDir;
+use crate::journal::file::OwnedRun;
 use crate::journal::track::Tracker;
 use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
 use crate::run_machine::CancelTarget;
 use crate::run_state::{IllegalRecord, RunState};
-use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::turn::Outcome;
 use crate::turn_machine::lost::LostCalls;
@@ -43,7 +42,7 @@ impl StoppedRun {
         let recorded = match opening::record(&journal, drafts, at, tracker).await {
             Ok(tracker) => {
                 let lost = Arc::new(lost);
-                record(&journal, (owned.dir(), lost), &tracker, target, reason).await
+                record(&journal, (&owned, lost), &tracker, target, reason).await
             }
             Err(error) => Err(error),
         };
@@ -55,14 +54,14 @@ impl StoppedRun {
 /// Records what the cancellation ends: agents, children before their parents, and tasks.
 async fn record(
     journal: &JournalHandle,
-    (dir, lost): (&RunDir, Arc<LostCalls>),
+    (owned, lost): (&OwnedRun, Arc<LostCalls>),
     tracker: &Tracker,
     target: &CancelTarget,
     reason: &str,
 ) -> Result<(), StartError> {
-    let (state, left) = (tracker.state(), tracker.left(&dir.journal()));
+    let (state, left) = (tracker.state(), tracker.left(&owned.dir().journal()));
     let idle = agents(state, left, target, reason);
-    let store = Arc::new(Store::new(dir.spool(), dir.results()));
+    let store = Arc::new(owned.dir().store());
     // Who cancels does not want to wait for what the cancelled work comes to.
     let orphan_grace = Duration::ZERO;
     let traces =

@@ -5,16 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::event::Event;
+use crate::event::{Event, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
-use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::refusal::Objection;
-use crate::journal::{JournalError, walk};
+use crate::journal::JournalError;
+use crate::journal::source::{Cursor, RunSource};
 use crate::plan::TaskState;
 use crate::run_state::RunState;
-use crate::store::Store;
 use crate::tool::process;
 use crate::tool::spool::Spool;
 use crate::turn::{Effect, Outcome};
@@ -75,7 +72,7 @@ impl Command {
 /// # Errors
 /// Returns an error if the spool cannot be read.
 pub(super) fn under_way(
-    dir: &RunDir,
+    run: &dyn RunSource,
     state: &RunState,
     asks: impl Fn(&Name) -> bool,
 ) -> Result<BTreeMap<Name, Command>, JournalError> {
@@ -99,7 +96,7 @@ pub(super) fn under_way(
     let mut commands: BTreeMap<Name, Command> =
         tasks.values().map(|task| (task.clone(), Command::Announced)).collect();
     let mut open: HashMap<CallKey, (Name, Effect)> = HashMap::new();
-    let read = walk::walk(dir, Position::START, None, |_, records| {
+    let mut each = |records: &[SharedRecord]| {
         for record in records.iter().filter(|record| record.seq <= state.last_seq()) {
             let Some(task) = record.agent.as_ref().and_then(|id| tasks.get(id)) else { continue };
             match &record.event {
@@ -129,16 +126,23 @@ pub(super) fn under_way(
                 _ => {}
             }
         }
-        Ok::<_, Objection>(())
-    });
-    if read.is_err() {
+    };
+    let read = || -> Result<(), JournalError> {
+        let mut batches = run.batches(Cursor::START)?;
+        while let Some(batch) = batches.next_batch()? {
+            each(&batch);
+        }
+        Ok(())
+    };
+    if { read }().is_err() {
         // Damage before the newest snapshot does not prevent a resume, only this forecast of it.
         return Ok(BTreeMap::new());
     }
-    let store = Store::new(dir.spool(), dir.results());
+    let Some(store) = run.local().map(|dir| dir.store()) else { return Ok(commands) };
     for (key, (task, _)) in open {
         let kept = Spool::of(&store).kept_result(&key);
-        let kept = kept.map_err(|error| JournalError::cannot("read", &dir.spool(), &error))?;
+        let kept =
+            kept.map_err(|error| JournalError::cannot("read", store.scratch_dir(), &error))?;
         if kept.is_some() {
             commands.insert(task, Command::Kept);
         }

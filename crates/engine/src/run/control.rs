@@ -10,7 +10,7 @@ mod place;
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,6 @@ pub use self::place::folders;
 use super::Remote;
 use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
-use crate::journal::file::RunDir;
 use crate::journal::source::RunSource;
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{PersonsAnswer, Verdict};
@@ -134,18 +133,18 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Opens the socket of a run, whose commands may write below the paths `written`.
+    /// Opens the socket of the run in this directory, whose commands may write below the paths `written`.
     ///
     /// # Errors
     /// Returns an error if there is no folder for the socket, or if it cannot be bound.
     pub fn open(
-        dir: &RunDir,
+        run: &Path,
         written: &[PathBuf],
         remote: Remote,
         deltas: Arc<DeltaFeed>,
     ) -> io::Result<Self> {
-        place::remove_former(dir.path());
-        let (folder, socket) = (Folder::own(written)?, place::socket_name(dir.path())?);
+        place::remove_former(run);
+        let (folder, socket) = (Folder::own(written)?, place::socket_name(run)?);
         // An earlier owner may have left its socket. It is gone: this process has the run's lock.
         folder.remove(&socket)?;
         let listener = UnixListener::bind(folder.address(&socket))?;

@@ -12,10 +12,11 @@ use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
+use crate::journal::repair::cut_pieces;
+use crate::journal::repair::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::snapshot::{self, Snapshot};
-use crate::journal::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::track::Tracker;
-use crate::journal::{JournalError, JournalHandle, cut_pieces};
+use crate::journal::{JournalError, JournalHandle};
 use crate::journal::{walk, witness};
 pub(super) use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
@@ -31,7 +32,7 @@ use crate::turn_machine::lost::LostCalls;
 /// ```no_run
 /// # mod callsheet {
 /// #     pub use callsheet_engine::run::{Launch, StoppedRun};
-/// #     pub use callsheet_journal::journal::{file::RunDir, torn::Cut};
+/// #     pub use callsheet_journal::journal::{file::RunDir, repair::torn::Cut};
 /// # }
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use callsheet::{Cut, Launch, RunDir, StoppedRun};
@@ -190,7 +191,7 @@ impl StoppedRun {
             Reopening::Accepting(_) => Ok(Map::new()),
             reopening => {
                 let state = reopening.state_after(self.state())?;
-                values::store_named(self.dir(), &state, tasks)?;
+                values::store_named(&self.dir().store(), &state, tasks)?;
                 values::of_ended(self.dir(), &state, tasks, grows)
             }
         }

@@ -18,7 +18,7 @@ use super::{Options, StartError, accepted, plan_of, recorded_plan};
 use crate::config::Config;
 use crate::event::RunCreated;
 use crate::id::{Name, RunId};
-use crate::journal::file::RunDir;
+use crate::journal::source::RunSource;
 use crate::plan::{Plan, Standing, TaskState};
 pub use crate::run_machine::forecast::{self, Forecast, Lookup};
 pub use crate::run_machine::reopening::Reopening;
@@ -36,12 +36,12 @@ use crate::turn::content::Content;
 /// # Errors
 /// Returns an error if the journal or the spool cannot be read.
 pub fn as_recorded(
-    dir: &RunDir,
+    run: &dyn RunSource,
     state: &RunState,
     config: Option<&Config>,
     retry: Option<&Retry>,
 ) -> Result<Vec<Prospect>, StartError> {
-    let commands = commands::under_way(dir, state, |task| asks(config, task))?;
+    let commands = commands::under_way(run, state, |task| asks(config, task))?;
     let reopening = retry.cloned().map_or(Reopening::AsRecorded, Reopening::Retrying);
     let opened = reopening.state_after(state)?;
     let foreseen = match (config, state.created()) {
@@ -49,9 +49,11 @@ pub fn as_recorded(
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
             let plan = recorded_plan(config, &Options { tasks, ..Options::default() })?;
             // A run whose outputs cannot be read does not resume; the caller reports that.
-            let outputs = super::values::of_ended(dir, &opened, plan.tasks(), config.grows()).ok();
-            let foresee =
-                |outputs| foresee(dir, opened.clone(), plan, config, created, outputs, &commands);
+            let outputs = super::values::of_ended(run, &opened, plan.tasks(), config.grows()).ok();
+            let foresee = |outputs| {
+                let results = run.results_place();
+                foresee(results, opened.clone(), plan, config, created, outputs, &commands)
+            };
             outputs.map(foresee).transpose()?
         }
         (None, _) | (_, None) => None,
@@ -231,17 +233,19 @@ fn at_work(state: &RunState, status: &TaskStatus) -> String {
 /// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what was
 /// recorded.
 pub fn accepting(
-    dir: &RunDir,
+    run: &dyn RunSource,
     state: &RunState,
     before: &Config,
     now: &Config,
 ) -> Result<Vec<Prospect>, StartError> {
     let Some(created) = state.created() else { return Ok(Vec::new()) };
     let plan = changed_plan(created, before, now)?;
-    let commands = commands::under_way(dir, state, |task| asks(Some(now), task))?;
+    let commands = commands::under_way(run, state, |task| asks(Some(now), task))?;
     let accepted = accept(state, now, &plan)?;
-    let foreseen = foresee(dir, accepted, plan.clone(), now, created, Map::new(), &commands)?;
-    let words = Words { run: created.run, results: dir.results(), state, before, now, foreseen };
+    let results = run.results_place();
+    let foreseen =
+        foresee(results.clone(), accepted, plan.clone(), now, created, Map::new(), &commands)?;
+    let words = Words { run: created.run, results, state, before, now, foreseen };
     let then = words.look_back();
     let in_order = plan.tasks().iter().enumerate().map(|(place, task)| {
         let told = words.of_task(place, task, commands.get(&task.name), &then);

@@ -26,7 +26,7 @@ use crate::event::PlanExtended;
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::disk_space::DiskSpace;
-use crate::journal::file::RunDir;
+use crate::journal::file::OwnedRun;
 use crate::model::Client;
 use crate::model::anthropic::{Anthropic, CacheFor};
 use crate::model::http::{Endpoint, Key};
@@ -41,7 +41,6 @@ use crate::run_state::quotas::Quotas;
 use crate::spec::capability::ModelFacts;
 use crate::spec::sandbox::SandboxMode;
 use crate::spec::{AgentSpec, ModelSpec};
-use crate::store::Store;
 use crate::tool::Toolbox;
 use crate::tool::sandbox::toolchains;
 use crate::tool::survey::watch::Watch;
@@ -123,12 +122,13 @@ impl Prepared {
         self,
         config: &Config,
         options: &Options,
-        (run, dir): (RunId, &RunDir),
+        (run, owned): (RunId, &OwnedRun),
         journal: JournalHandle,
         proposed: &[PlanExtended],
         watcher: Arc<dyn Watcher>,
     ) -> Result<Services, StartError> {
         let limits = super::settings::Flags::from(options).limits(config);
+        let dir = owned.dir();
         let results = dir.results();
         // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
@@ -136,8 +136,7 @@ impl Prepared {
         let secrets = redacted(config);
         let disk = journal.clone();
         let report_full = move || disk.report_full();
-        let store =
-            Store::new(dir.spool(), results).waiting_while(report_full).redacting(secrets.clone());
+        let store = dir.store().waiting_while(report_full).redacting(secrets.clone());
         let wrapper =
             wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
         let (root, store) = (workspace.root_path().to_owned(), Arc::new(store));

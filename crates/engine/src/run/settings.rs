@@ -1,12 +1,12 @@
 //! The settings of the run machine, from the configuration and the flags of a run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Options;
 use crate::config::Config;
 use crate::event::RunCreated;
 use crate::id::{Name, RunId};
-use crate::journal::file::RunDir;
 use crate::plan::Plan;
 use crate::run_machine;
 use crate::spec::tool::CommandTool;
@@ -15,7 +15,7 @@ use crate::turn::content::Definitions;
 
 /// Returns the settings of the run machine, which makes a run's decisions.
 pub(super) fn machine_settings(
-    (run, dir): (RunId, &RunDir),
+    (run, results): (RunId, PathBuf),
     plan: Plan,
     config: &Config,
     flags: Flags,
@@ -32,7 +32,7 @@ pub(super) fn machine_settings(
         tools: config.tools.clone(),
         env: config.env.clone(),
         hooks: config.hooks.set(),
-        results: dir.results(),
+        results,
         grows: config.grows(),
         attended: false,
         pid: std::process::id(),

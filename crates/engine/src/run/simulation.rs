@@ -34,7 +34,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::projection::Projection;
 use crate::journal::reader::Reader;
-use crate::journal::torn::{Cut, CutError};
+use crate::journal::repair::torn::{Cut, CutError};
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::turn::{Effect, ToolStatus};

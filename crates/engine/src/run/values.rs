@@ -10,7 +10,6 @@ use serde_json::{Map, Value};
 use super::StartError;
 use crate::id::Name;
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
 use crate::journal::source::RunSource;
 use crate::run_state::RunState;
 use crate::spec::{OutputFormat, TaskSpec};
@@ -64,14 +63,17 @@ pub fn of_ended(
 ///
 /// # Errors
 /// Returns an error if the disk refuses.
-pub fn store_named(dir: &RunDir, state: &RunState, tasks: &[TaskSpec]) -> Result<(), JournalError> {
+pub fn store_named(
+    store: &Store,
+    state: &RunState,
+    tasks: &[TaskSpec],
+) -> Result<(), JournalError> {
     let naming = tasks.iter().filter(|task| task.names_output_paths);
     let named: BTreeSet<_> = naming.flat_map(|task| &task.depends_on).collect();
     let outputs = named.into_iter().filter_map(|name| state.task(name)?.output.as_ref());
-    let store = Store::new(dir.spool(), dir.results());
     for output in outputs.filter(|output| output.stored.is_none()) {
         let stored = store.store(output.text.as_bytes());
-        stored.map_err(|error| JournalError::cannot("write to", &dir.results(), &error))?;
+        stored.map_err(|error| JournalError::cannot("write to", store.results_dir(), &error))?;
     }
     Ok(())
 }

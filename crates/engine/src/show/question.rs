@@ -9,11 +9,13 @@ use std::time::Duration;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
+use crate::id::AgentId;
 use crate::message::Json;
 use crate::permission::Rule;
-use crate::person::Question;
+use crate::person::{AskedCall, Question};
 use crate::printable::{MARK, is_hidden};
 use crate::tool::basis::Script;
+use crate::turn::question::{ApprovalAsked, ApprovalKind};
 
 /// The longest run of blanks that is shown as it is; longer ones are counted.
 const BLANKS: usize = 8;
@@ -303,6 +305,36 @@ fn diff(before: Option<&str>, after: &str) -> Vec<String> {
     }
     if lines.is_empty() {
         lines.push("  (the content stays as it is)".to_owned());
+    }
+    lines
+}
+
+/// Returns all of a recorded question in lines that are safe to show; `effect` is all that the call would do, if the
+/// question is about a call.
+#[must_use]
+pub fn lines_of_asked(asked: &ApprovalAsked, who: &str, effect: Option<AskedCall>) -> Vec<String> {
+    if let Some(effect) = effect {
+        return lines(&effect.asked_by(AgentId::from_text(who)));
+    }
+    let mut lines = block(&asked.message);
+    if asked.kind == ApprovalKind::Permission {
+        // Without its record nobody knows all of the call.
+        lines.push("  (all that it would do is not recorded, or its record is lost)".to_owned());
+    }
+    for shown in &asked.shown {
+        // A text that is written out names itself: the whole of a plan that is to be approved.
+        if serde_json::from_str::<String>(&shown.expression).is_err() {
+            lines.extend(block(&format!("{}:", safe(&shown.expression))));
+        }
+        let text = shown.text.lines().map(|line| format!("  {line}\n"));
+        lines.extend(block(&text.collect::<String>()));
+        if shown.left_out > 0 {
+            lines.push(format!("  [{} bytes more]", shown.left_out));
+        }
+    }
+    if !asked.choices.is_empty() {
+        let choices: Vec<_> = asked.choices.iter().map(|choice| safe(choice)).collect();
+        lines.push(format!("  choices: {}", choices.join(" | ")));
     }
     lines
 }

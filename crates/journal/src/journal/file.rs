@@ -20,6 +20,7 @@ use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
 use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesystem};
 use crate::spec::run_by_others::JOURNAL;
+use crate::store::Store;
 
 /// Number of tries to take the lock, and the pause between two of them. A reader that checks if the
 /// run is live holds the lock for microseconds; without the retries a resume would then report that
@@ -77,6 +78,12 @@ impl RunDir {
     #[must_use]
     pub fn results(&self) -> PathBuf {
         self.path.join("results")
+    }
+
+    /// Returns the store of its results.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        Store::new(self.spool(), self.results())
     }
 
     /// Creates the folder of the stored results again.

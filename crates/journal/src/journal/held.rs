@@ -99,6 +99,10 @@ impl RunSource for HeldRun {
         self.place()
     }
 
+    fn results_place(&self) -> PathBuf {
+        self.place().join("results")
+    }
+
     fn is_live(&self) -> bool {
         lock(&self.held).is_live
     }

@@ -106,6 +106,10 @@ impl RunSource for RunDir {
         self.journal()
     }
 
+    fn results_place(&self) -> PathBuf {
+        self.results()
+    }
+
     fn is_live(&self) -> bool {
         Self::is_live(self)
     }

@@ -285,9 +285,9 @@ mod tests {
     use crate::journal::JournalHandle;
     use crate::journal::file::OwnedRun;
     use crate::journal::reader::agent_records;
+    use crate::journal::repair::torn::{Cut, cut_back};
     use crate::journal::samples::log_text;
     use crate::journal::samples::turn;
-    use crate::journal::torn::{Cut, cut_back};
     use crate::message::Json;
     use crate::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 

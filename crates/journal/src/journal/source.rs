@@ -80,6 +80,9 @@ pub trait RunSource: StoredResults + fmt::Debug + Send + Sync {
     /// Returns where its records are, for a person.
     fn records_place(&self) -> PathBuf;
 
+    /// Returns the folder in which its stored results lie, for templates that name them.
+    fn results_place(&self) -> PathBuf;
+
     /// Returns true if a process drives the run.
     fn is_live(&self) -> bool;
 

@@ -11,7 +11,6 @@ use crate::config::Config;
 use crate::event::RunCreated;
 use crate::failure::Failure;
 use crate::id::{AgentId, Name};
-use crate::journal::file::RunDir;
 use crate::journal::{JournalError, stamp};
 use crate::output::Output;
 use crate::plan::Plan;
@@ -27,7 +26,7 @@ use crate::turn::Outcome;
 
 /// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
 pub(super) fn foresee(
-    dir: &RunDir,
+    results: PathBuf,
     state: RunState,
     plan: Plan,
     config: &Config,
@@ -35,7 +34,7 @@ pub(super) fn foresee(
     outputs: Map<String, Value>,
     commands: &BTreeMap<Name, Command>,
 ) -> Result<Forecast, StartError> {
-    let settings = machine_settings((created.run, dir), plan, config, created.into());
+    let settings = machine_settings((created.run, results.clone()), plan, config, created.into());
     // A forecast needs no more of an agent that has not ended than that it exists.
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
     let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
@@ -43,7 +42,7 @@ pub(super) fn foresee(
         let failure = commands.get(&agent.task)?.fate().err()?;
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
-    let mut eyes = Eyes { results: dir.results(), ends: ends.collect() };
+    let mut eyes = Eyes { results, ends: ends.collect() };
     let (answers, cancelled, given_up) = (Vec::new(), None, None);
     let start = Start { state, left, outputs, answers, cancelled, given_up, seed: 0 };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };

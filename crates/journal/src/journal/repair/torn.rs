@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 
+use super::cut_pieces;
 use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::{CallKey, Name};
@@ -20,7 +21,7 @@ use crate::journal::file::{OwnedRun, RunDir};
 use crate::journal::line::{self, Line, Position};
 use crate::journal::refusal::{Objection, Refusal};
 use crate::journal::walk::{self, walk};
-use crate::journal::{JournalError, acknowledged, cut_pieces, results, stamp, witness};
+use crate::journal::{JournalError, acknowledged, results, stamp, witness};
 use crate::run_state::RunState;
 use crate::store;
 
