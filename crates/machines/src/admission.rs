@@ -18,7 +18,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 pub use self::call::Rules;
-pub use self::call::{CallEnd, Effect};
+pub use self::call::{Action, CallEnd};
 use self::call::{Hold, Out, Waiting};
 use self::concurrency::Concurrency;
 use self::pace::Pacing;
@@ -118,39 +118,39 @@ impl<K: Clone + Ord + Hash> Admission<K> {
 
     /// Reports that a call of about this many tokens wants to start after this pause of its own. A call that
     /// was admitted before is admitted again, since the first answer may not have reached it.
-    pub fn ask(&mut self, now: Duration, key: K, tokens: u64, pause: Duration) -> Vec<Effect<K>> {
+    pub fn ask(&mut self, now: Duration, key: K, tokens: u64, pause: Duration) -> Vec<Action<K>> {
         if self.out.contains_key(&key) {
-            return vec![Effect::Admit(key)];
+            return vec![Action::Admit(key)];
         }
         self.waiting.insert(key, Waiting { tokens, from: now + pause.min(LONGEST_PAUSE) });
         self.admit(now)
     }
 
     /// Reports that the provider has taken a call, with what its headers tell of its limits.
-    pub fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Effect<K>> {
+    pub fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Action<K>> {
         self.pacing.told(now, told);
-        let mut effects = Vec::new();
+        let mut actions = Vec::new();
         if let Some(mut out) = self.out.remove(key) {
             self.note_answer(key);
             self.note_taken(&mut out);
-            self.reopen(out.started, &mut effects);
+            self.reopen(out.started, &mut actions);
             self.out.insert(key.clone(), out);
         }
-        effects.extend(self.admit(now));
-        effects
+        actions.extend(self.admit(now));
+        actions
     }
 
     /// Notes that the quota is there again if a call that started at this time was taken.
-    fn reopen(&mut self, started: Duration, effects: &mut Vec<Effect<K>>) {
+    fn reopen(&mut self, started: Duration, actions: &mut Vec<Action<K>>) {
         if self.closed.take_if(|closed| closed.is_try(started)).is_some() {
             self.paused_until = None;
-            effects.push(self.resumed());
+            actions.push(self.resumed());
         }
     }
 
-    fn resumed(&self) -> Effect<K> {
+    fn resumed(&self) -> Action<K> {
         let resumed = GatewayResumed { provider: self.provider.clone() };
-        Effect::Record(Box::new(resumed.into()))
+        Action::Record(Box::new(resumed.into()))
     }
 
     fn note_answer(&mut self, key: &K) {
@@ -171,8 +171,8 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     }
 
     /// Reports that a call has ended, or no longer wants to start.
-    pub fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Effect<K>> {
-        let mut effects = Vec::new();
+    pub fn done(&mut self, now: Duration, key: &K, end: CallEnd) -> Vec<Action<K>> {
+        let mut actions = Vec::new();
         self.waiting.remove(key);
         if let Some(mut out) = self.out.remove(key) {
             let says_no =
@@ -182,7 +182,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             }
             if matches!(end, CallEnd::Succeeded { .. } | CallEnd::Refused) {
                 self.note_taken(&mut out);
-                self.reopen(out.started, &mut effects);
+                self.reopen(out.started, &mut actions);
             } else if out.asks && !matches!(end, CallEnd::RateLimited { .. }) {
                 self.verdict.unanswered(now);
             }
@@ -190,14 +190,14 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 // It was given up, or refused again.
                 self.is_careful = true;
             }
-            self.judge(now, end, out, &mut effects);
+            self.judge(now, end, out, &mut actions);
         }
-        effects.extend(self.admit(now));
-        effects
+        actions.extend(self.admit(now));
+        actions
     }
 
     /// Admits the calls that may start because time has passed.
-    pub fn wake(&mut self, now: Duration) -> Vec<Effect<K>> {
+    pub fn wake(&mut self, now: Duration) -> Vec<Action<K>> {
         self.admit(now)
     }
 
@@ -221,7 +221,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         self.out.keys()
     }
 
-    fn judge(&mut self, now: Duration, end: CallEnd, out: Out, effects: &mut Vec<Effect<K>>) {
+    fn judge(&mut self, now: Duration, end: CallEnd, out: Out, actions: &mut Vec<Action<K>>) {
         let under_way = self.out.len() + 1;
         let changed = match end {
             CallEnd::Succeeded { tokens } => {
@@ -244,7 +244,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                     Says::Limit => {
                         self.concurrency.overloaded(now, out.started, under_way);
                         if self.shares_pauses {
-                            self.refused(now, out, retry_after, reason, effects);
+                            self.refused(now, out, retry_after, reason, actions);
                         }
                     }
                     Says::Nothing | Says::AskOne => self.pacing.not_served(out.round),
@@ -255,7 +255,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             CallEnd::QuotaExhausted { resets_in, reason } => {
                 self.pacing.returned(out.tokens);
                 if self.quota.on != OnQuota::Fail {
-                    self.quota_exhausted(now, out.started, resets_in, reason, effects);
+                    self.quota_exhausted(now, out.started, resets_in, reason, actions);
                 }
                 self.breaker.succeed()
             }
@@ -267,7 +267,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             CallEnd::Abandoned => false,
         };
         if changed {
-            effects.push(self.breaker_event());
+            actions.push(self.breaker_event());
         }
     }
 
@@ -295,9 +295,9 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         self.verdict.refused(now, refused)
     }
 
-    fn breaker_event(&self) -> Effect<K> {
+    fn breaker_event(&self) -> Action<K> {
         let (provider, state) = (self.provider.clone(), self.breaker.state());
-        Effect::Record(Box::new(GatewayBreaker { provider, state }.into()))
+        Action::Record(Box::new(GatewayBreaker { provider, state }.into()))
     }
 
     /// Makes all calls wait after the refusal of one, unless they already wait longer.
@@ -307,7 +307,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         out: Out,
         retry_after: Option<Duration>,
         reason: String,
-        effects: &mut Vec<Effect<K>>,
+        actions: &mut Vec<Action<K>>,
     ) {
         let is_first = out.round == self.pacing.round();
         let default = DEFAULT_PAUSE * 2_u32.pow(self.vain_pauses.min(6));
@@ -326,7 +326,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             return;
         }
         self.paused_until = Some(until);
-        self.park(now, until, reason, None, effects);
+        self.park(now, until, reason, None, actions);
     }
 
     /// Makes all calls wait until the quota is reset, as far as that is known, and then try one at a time.
@@ -336,7 +336,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         started: Duration,
         resets_in: Option<Duration>,
         reason: String,
-        effects: &mut Vec<Effect<K>>,
+        actions: &mut Vec<Action<K>>,
     ) {
         let is_news = self.closed.is_none_or(|closed| closed.is_try(started));
         let mut closed = self.closed.unwrap_or(Closed::at(now));
@@ -355,7 +355,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             true => QuotaWait::InProcess,
             false => QuotaWait::Resume,
         };
-        self.park(now, until, reason, Some(wait), effects);
+        self.park(now, until, reason, Some(wait), actions);
     }
 
     fn park(
@@ -364,12 +364,12 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         until: Duration,
         reason: String,
         quota: Option<QuotaWait>,
-        effects: &mut Vec<Effect<K>>,
+        actions: &mut Vec<Action<K>>,
     ) {
         let for_ms = u64::try_from((until - now).as_millis()).unwrap_or(u64::MAX);
         let provider = self.provider.clone();
         let parked = GatewayParked { provider, for_ms, reason, quota };
-        effects.push(Effect::Record(Box::new(parked.into())));
+        actions.push(Action::Record(Box::new(parked.into())));
     }
 
     /// Returns the reason why no further call may start, if there is one.
@@ -401,13 +401,13 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     }
 
     /// Admits waiting calls, the first by their order, while nothing forbids it.
-    fn admit(&mut self, now: Duration) -> Vec<Effect<K>> {
-        let mut effects = Vec::new();
+    fn admit(&mut self, now: Duration) -> Vec<Action<K>> {
+        let mut actions = Vec::new();
         if self.paused_until.take_if(|until| *until <= now).is_some() {
             self.is_careful = true;
             // The end of a quota window is known only when a call was taken.
             if self.closed.is_none() {
-                effects.push(self.resumed());
+                actions.push(self.resumed());
             }
         }
         if self.verdict.give_up(now) {
@@ -417,14 +417,14 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         let all = self.concurrency.limit(now);
         self.is_careful |= self.pacing.forget_old(now, all);
         while self.hold(now).is_none() {
-            let Some(key) = self.next(now) else { return effects };
+            let Some(key) = self.next(now) else { return actions };
             if !self.breaker.admit(now) {
-                return effects;
+                return actions;
             }
-            let Some(Waiting { tokens, .. }) = self.waiting.remove(&key) else { return effects };
+            let Some(Waiting { tokens, .. }) = self.waiting.remove(&key) else { return actions };
             let is_probe = self.breaker.state() == BreakerState::HalfOpen;
             if is_probe {
-                effects.push(self.breaker_event());
+                actions.push(self.breaker_event());
             }
             let round = self.pacing.round();
             let tokens = self.pacing.start(now, tokens);
@@ -437,9 +437,9 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             let (started, is_taken) = (now, false);
             let out = Out { is_probe, started, is_first, asks, is_taken, round, tokens };
             self.out.insert(key.clone(), out);
-            effects.push(Effect::Admit(key));
+            actions.push(Action::Admit(key));
         }
-        effects
+        actions
     }
 
     /// Returns the first call by its order whose own pause is over. The call that asks need not wait for that.

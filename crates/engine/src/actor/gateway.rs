@@ -20,7 +20,7 @@ use super::mail::{AgentMsg, CallId, Caller, CompactorMsg, GatewayMsg};
 use super::replies::Replies;
 use super::services::Services;
 use super::work::{Helper, Work};
-use crate::admission::{Admission, Allowance, CallEnd, Effect};
+use crate::admission::{Action, Admission, Allowance, CallEnd};
 pub use crate::admission::{OnQuota, PerMinute, QuotaRule, Rules};
 use crate::event::{Draft, Event};
 use crate::id::Name;
@@ -93,10 +93,10 @@ impl Actor for Gateway {
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
         // The lock is held for the decision only, and never across an await or while mail is sent.
-        let (effects, now) = {
+        let (actions, now) = {
             let mut books = self.books.lock();
             let now = books.born.elapsed();
-            let effects = match message {
+            let actions = match message {
                 GatewayMsg::Ask(call, tokens, pause) => {
                     books.admission.ask(now, call, tokens, pause)
                 }
@@ -104,9 +104,9 @@ impl Actor for Gateway {
                 GatewayMsg::Done(call, end) => books.admission.done(now, &call, end),
                 GatewayMsg::Wake => books.admission.wake(now),
             };
-            (effects, now)
+            (actions, now)
         };
-        self.perform(&myself, effects, now, state);
+        self.perform(&myself, actions, now, state);
         Ok(())
     }
 }
@@ -145,14 +145,14 @@ impl Gateway {
     fn perform(
         &self,
         myself: &ActorRef<GatewayMsg>,
-        effects: Vec<Effect<CallId>>,
+        actions: Vec<Action<CallId>>,
         now: Duration,
         state: &mut State,
     ) {
-        for effect in effects {
-            match effect {
-                Effect::Admit(call) => self.admit(myself, call),
-                Effect::Record(event) => self.record(*event, state),
+        for action in actions {
+            match action {
+                Action::Admit(call) => self.admit(myself, call),
+                Action::Record(event) => self.record(*event, state),
             }
         }
         if let Some(timer) = state.timer.take() {

@@ -64,9 +64,9 @@ pub enum CallEnd {
     Abandoned,
 }
 
-/// A consequence that the caller must carry out.
+/// Something that the caller must do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect<K> {
+pub enum Action<K> {
     /// Start this call.
     Admit(K),
     /// Record this event in the journal.

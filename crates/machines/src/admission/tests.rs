@@ -22,11 +22,11 @@ impl Alone {
         Self { admission, now, calls: 0, admitted, events }
     }
 
-    fn take(&mut self, effects: Vec<Effect<u32>>) {
-        for effect in effects {
-            match effect {
-                Effect::Admit(call) => self.admitted.push(call),
-                Effect::Record(event) => self.events.push(*event),
+    fn take(&mut self, actions: Vec<Action<u32>>) {
+        for action in actions {
+            match action {
+                Action::Admit(call) => self.admitted.push(call),
+                Action::Record(event) => self.events.push(*event),
             }
         }
     }
@@ -40,14 +40,14 @@ impl Alone {
     fn within(&mut self, wait: Duration) -> Option<u32> {
         self.calls += 1;
         let (call, until) = (self.calls, self.now + wait);
-        let effects = self.admission.ask(self.now, call, 0, Duration::ZERO);
-        self.take(effects);
+        let actions = self.admission.ask(self.now, call, 0, Duration::ZERO);
+        self.take(actions);
         while !self.admitted.contains(&call) {
             match self.admission.next_wake(self.now).filter(|at| *at <= until) {
                 Some(at) => {
                     self.now = at;
-                    let effects = self.admission.wake(self.now);
-                    self.take(effects);
+                    let actions = self.admission.wake(self.now);
+                    self.take(actions);
                 }
                 None => {
                     self.now = until;
@@ -60,8 +60,8 @@ impl Alone {
     }
 
     fn end(&mut self, call: u32, end: CallEnd) {
-        let effects = self.admission.done(self.now, &call, end);
-        self.take(effects);
+        let actions = self.admission.done(self.now, &call, end);
+        self.take(actions);
     }
 
     /// A call that fails, a second after the one before.
@@ -165,8 +165,8 @@ fn calls_that_were_given_up_cost_nothing_and_the_oldest_goes_first() {
         assert_eq!(alone.within(S), None);
     }
     for call in [100, 101, 102] {
-        let effects = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
-        assert_eq!(effects, []);
+        let actions = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
+        assert_eq!(actions, []);
     }
     alone.end(101, CallEnd::Abandoned);
     alone.end(held, CallEnd::Succeeded { tokens: 0 });
@@ -179,7 +179,7 @@ fn a_call_that_asks_twice_has_one_place() {
     let mut alone = Alone::new(1);
     alone.now = S;
     for _ in 0..2 {
-        assert_eq!(alone.admission.ask(S, 7, 0, Duration::ZERO), [Effect::Admit(7)]);
+        assert_eq!(alone.admission.ask(S, 7, 0, Duration::ZERO), [Action::Admit(7)]);
     }
     assert_eq!(alone.admission.ask(S, 8, 0, Duration::ZERO), []);
     assert_eq!(alone.admission.ask(S, 8, 0, Duration::ZERO), []);
@@ -210,13 +210,13 @@ fn a_provider_that_refuses_everything_is_asked_less_and_less() {
 fn the_refused_call_asks_for_all_before_its_own_pause_is_over() {
     let mut alone = Alone::new(8);
     for call in 1..=12 {
-        let effects = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
-        alone.take(effects);
+        let actions = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
+        alone.take(actions);
     }
     alone.now += S / 500;
     alone.end(1, limited_for(Some(S)));
-    let effects = alone.admission.ask(alone.now, 1, 0, S);
-    alone.take(effects);
+    let actions = alone.admission.ask(alone.now, 1, 0, S);
+    alone.take(actions);
     assert_eq!(alone.admitted.len(), 8, "the others wait for its answer");
     assert_eq!((next_moment(&mut alone), alone.now), (vec![1], S * 12 / 1_000));
     let at = alone.now + S / 500;
@@ -231,8 +231,8 @@ fn the_refused_call_asks_for_all_before_its_own_pause_is_over() {
         at_limit += pause;
         limited.wake(at_limit);
     }
-    let effects = alone.admission.taken(at, &1, Allowance::default());
-    alone.take(effects);
+    let actions = alone.admission.taken(at, &1, Allowance::default());
+    alone.take(actions);
     alone.end(2, CallEnd::Succeeded { tokens: 0 });
     assert_eq!(alone.admitted.last(), Some(&9), "it was noise");
     assert_eq!(alone.events, []);
@@ -246,8 +246,8 @@ fn after_a_pause_one_call_goes_first_but_not_for_long() {
     alone.end(first, limited);
     let probe = alone.within(2 * S).expect("the pause is over");
     assert_eq!(alone.within(2 * S), None, "the provider has not taken it yet");
-    let effects = alone.admission.taken(alone.now, &probe, Allowance::default());
-    alone.take(effects);
+    let actions = alone.admission.taken(alone.now, &probe, Allowance::default());
+    alone.take(actions);
     alone.within(Duration::ZERO).expect("it has");
     // A model that thinks for long does not keep the others.
     let limited = limited_for(Some(S));
@@ -283,16 +283,16 @@ fn closed(rule: QuotaRule, resets_in: Option<Duration>) -> Alone {
     let mut alone = Alone::new(8);
     alone.admission.quota = rule;
     for call in 1..=64 {
-        let effects = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
-        alone.take(effects);
+        let actions = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
+        alone.take(actions);
     }
     assert_eq!(alone.admitted.len(), 8);
     for call in 1..=8 {
         alone.now += S / 100;
         alone.end(call, no(resets_in.map(|left| left - S * call / 100)));
         // It asks again at once.
-        let effects = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
-        alone.take(effects);
+        let actions = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
+        alone.take(actions);
     }
     assert_eq!((alone.admitted.len(), resumed(&alone)), (8, 0));
     alone
@@ -303,8 +303,8 @@ fn next_moment(alone: &mut Alone) -> Vec<u32> {
     let before = alone.admitted.len();
     while alone.admitted.len() == before {
         alone.now = alone.admission.next_wake(alone.now).expect("somebody waits");
-        let effects = alone.admission.wake(alone.now);
-        alone.take(effects);
+        let actions = alone.admission.wake(alone.now);
+        alone.take(actions);
     }
     alone.admitted[before..].to_vec()
 }
@@ -316,16 +316,16 @@ fn a_quota_is_tried_by_one_call_until_the_provider_takes_it() {
     assert_eq!(next_moment(&mut alone), [1], "the oldest alone");
     assert_eq!(alone.now.as_secs(), 3_600);
     alone.now += S * 60;
-    let effects = alone.admission.wake(alone.now);
-    alone.take(effects);
+    let actions = alone.admission.wake(alone.now);
+    alone.take(actions);
     assert_eq!((alone.admitted.len(), resumed(&alone)), (9, 0), "it is still alone, however long");
     alone.end(1, no(Some(S * 100)));
-    let effects = alone.admission.ask(alone.now, 1, 0, Duration::ZERO);
-    alone.take(effects);
+    let actions = alone.admission.ask(alone.now, 1, 0, Duration::ZERO);
+    alone.take(actions);
     assert_eq!(parked(&alone).len(), 2);
     assert_eq!((next_moment(&mut alone), resumed(&alone)), (vec![1], 0));
-    let effects = alone.admission.taken(alone.now, &1, Allowance::default());
-    alone.take(effects);
+    let actions = alone.admission.taken(alone.now, &1, Allowance::default());
+    alone.take(actions);
     assert_eq!(resumed(&alone), 1);
     assert_eq!(alone.admitted.len(), 10 + 7, "all that may be made at the same time");
 }
@@ -341,8 +341,8 @@ fn a_reset_that_nobody_names_is_tried_at_growing_intervals() {
         waits.push((alone.now - last).as_secs());
         last = alone.now;
         alone.end(1, no(None));
-        let effects = alone.admission.ask(alone.now, 1, 0, Duration::ZERO);
-        alone.take(effects);
+        let actions = alone.admission.ask(alone.now, 1, 0, Duration::ZERO);
+        alone.take(actions);
     }
     assert_eq!(waits, [59, 120, 240, 480, 960, 1_800, 1_800, 1_800]);
 }
@@ -368,8 +368,8 @@ fn a_quota_that_an_earlier_process_found_used_up_is_not_tried_before_its_reset()
     let mut alone = Alone::new(8);
     alone.admission.close_for(S * 50);
     for call in 1..=64 {
-        let effects = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
-        alone.take(effects);
+        let actions = alone.admission.ask(alone.now, call, 0, Duration::ZERO);
+        alone.take(actions);
     }
     assert!(alone.admitted.is_empty());
     assert_eq!((next_moment(&mut alone), alone.now), (vec![1], S * 50));

@@ -16,7 +16,7 @@ use super::CallMachine;
 use super::error::{ErrorClass, ModelError};
 use super::standing::{Models, Rules, Standing};
 use super::step::{Call, End, Form, Input, Purpose, Step};
-use crate::admission::{self, Admission, Allowance, CallEnd, Effect, Remaining};
+use crate::admission::{self, Action, Admission, Allowance, CallEnd, Remaining};
 use crate::id::Name;
 use crate::message::{StopReason, Usage};
 use crate::policy::RetryPolicy;
@@ -264,8 +264,8 @@ impl Stage {
             let is_wake = next.is_none_or(|next| wake.is_some_and(|wake| wake < next));
             now = if is_wake { at.max(now + Duration::from_micros(100)) } else { at };
             if is_wake {
-                let effects = self.admission.wake(now);
-                self.start(now, effects);
+                let actions = self.admission.wake(now);
+                self.start(now, actions);
             } else if let Some(Reverse((_, _, happens))) = self.queue.pop() {
                 self.happen(now, happens);
             }
@@ -289,8 +289,8 @@ impl Stage {
                     call.machine.taken(&self.model);
                 }
                 let told = Allowance { requests: self.left(now), tokens: None };
-                let effects = self.admission.taken(now, &key, told);
-                self.start(now, effects);
+                let actions = self.admission.taken(now, &key, told);
+                self.start(now, actions);
             }
             Happens::Ends(key) => {
                 let end = |machine: &CallMachine| {
@@ -327,8 +327,8 @@ impl Stage {
         let Some(agent) = self.agents.remove(&key) else { return };
         let Some(call) = &self.under_way[agent] else { return };
         let end = end(&call.machine);
-        let effects = self.admission.done(now, &key, end);
-        self.start(now, effects);
+        let actions = self.admission.done(now, &key, end);
+        self.start(now, actions);
         self.go_on(now, agent, input);
     }
 
@@ -373,14 +373,14 @@ impl Stage {
         let first = self.under_way[agent].as_ref().map_or(0, |call| call.first);
         let key = (first, self.calls);
         self.agents.insert(key, agent);
-        let effects = self.admission.ask(now, key, 0, pause);
-        self.start(now, effects);
+        let actions = self.admission.ask(now, key, 0, pause);
+        self.start(now, actions);
     }
 
     /// Lets the calls go on that were admitted.
-    fn start(&mut self, now: Duration, effects: Vec<Effect<Key>>) {
-        for effect in effects {
-            if let Effect::Admit(key) = effect {
+    fn start(&mut self, now: Duration, actions: Vec<Action<Key>>) {
+        for action in actions {
+            if let Action::Admit(key) = action {
                 let agent = self.agents[&key];
                 self.go_on(now, agent, Input::Admitted);
             }
