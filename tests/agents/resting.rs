@@ -12,7 +12,7 @@ use callsheet::model::Request;
 use callsheet::run::{CancelTarget, RunEnd};
 
 use callsheet::tool::ToolOutput;
-use callsheet::turn::question::{PersonsAnswer, Verdict};
+use callsheet::turn::question::{AnswerOutcome, PersonsAnswer};
 use callsheet::turn::{Effect, Outcome};
 use callsheet_machines::run_machine::{Refused, Reply};
 use serde_json::{Value, json};
@@ -386,7 +386,7 @@ async fn a_person_s_answer_finds_an_agent_that_rests_and_it_waits_for_its_slot()
         let allowed = call == "ask_person" || text.is_none();
         let (by, text) = ("a test".to_owned(), text.map(str::to_owned));
         let answer = PersonsAnswer { id: asked.id.clone(), allowed, text, by };
-        assert_eq!(live.remote().answer(answer).await, Some(Verdict::Counted));
+        assert_eq!(live.remote().answer(answer).await, Some(AnswerOutcome::Counted));
         until(|| live.is_up("job")).await;
         held.add_permits(1);
         let ended = live.end().await;
@@ -416,7 +416,7 @@ async fn an_agent_whose_question_is_on_the_screen_or_that_a_hook_looked_at_stays
     assert!(live.is_up("job"), "the hook would look twice");
     let (id, by) = (asked.id.clone(), "a test".to_owned());
     let answer = PersonsAnswer { id, allowed: true, text: None, by };
-    assert_eq!(live.remote().answer(answer).await, Some(Verdict::Counted));
+    assert_eq!(live.remote().answer(answer).await, Some(AnswerOutcome::Counted));
     open(&held);
     assert_eq!(live.end().await.output("job"), "done");
 }

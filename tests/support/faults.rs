@@ -664,7 +664,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),
-        verdicts: Default::default(),
+        answer_outcomes: Default::default(),
         requests: Replies::default(),
         pulse: Default::default(),
         processors: Arc::new(tokio::sync::Semaphore::new(2)),

@@ -20,7 +20,7 @@ use crate::journal::source::{Cursor, RecordedRun};
 use crate::run::control::{self, Request};
 use crate::run::delta_feed::DeltaFeed;
 use crate::run::{CancelTarget, Remote, Run};
-use crate::turn::question::{PersonsAnswer, Verdict};
+use crate::turn::question::{PersonsAnswer, AnswerOutcome};
 
 /// What a person or a program wants of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,8 +198,8 @@ impl Here {
             }
             Operation::Answer(answer) => {
                 let by = answer.by.clone();
-                let verdict = self.remote.answer(answer).await.ok_or(ClientError::NotDriven)?;
-                let given = Given::of(verdict, &by).unwrap_or(Given::Closed);
+                let outcome = self.remote.answer(answer).await.ok_or(ClientError::NotDriven)?;
+                let given = Given::of(outcome, &by).unwrap_or(Given::Closed);
                 return Ok(Acknowledgement::Answer(given));
             }
         };
@@ -240,14 +240,14 @@ fn request(operation: Operation) -> Request {
 }
 
 impl Given {
-    /// Returns what a verdict says of an answer by `by`; `None` if only the records can tell.
-    fn of(verdict: Verdict, by: &str) -> Option<Self> {
-        match verdict {
-            Verdict::Counted => Some(Self::Counted),
+    /// Returns what its outcome says of an answer by `by`; `None` if only the records can tell.
+    fn of(outcome: AnswerOutcome, by: &str) -> Option<Self> {
+        match outcome {
+            AnswerOutcome::Counted => Some(Self::Counted),
             // It was given before, and its acknowledgement was lost.
-            Verdict::Late { by: first, .. } if first == by => Some(Self::Counted),
-            Verdict::Late { by, at_ms, allowed } => Some(Self::Late { by, at_ms, allowed }),
-            Verdict::Closing | Verdict::Unknown => None,
+            AnswerOutcome::Late { by: first, .. } if first == by => Some(Self::Counted),
+            AnswerOutcome::Late { by, at_ms, allowed } => Some(Self::Late { by, at_ms, allowed }),
+            AnswerOutcome::Closing | AnswerOutcome::Unknown => None,
         }
     }
 }

@@ -115,7 +115,7 @@ pub struct Config {
     /// The file with the plan that was added, if one was.
     pub plan: Option<PathBuf>,
     /// The answer of the file to plans that somebody else wrote.
-    pub plans: permission::Verdict,
+    pub plans: permission::PermissionDecision,
     /// The parts that the configuration was made from, to make it again with more tasks.
     pub sources: Sources,
     /// The environment variables that set configuration keys, except those that may hold a secret.
@@ -455,7 +455,10 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         state_dir: layers::state_dir(raw, root, sources),
         profile: sources.profile.clone(),
         plan: sources.plan.clone(),
-        plans: raw.permissions.as_ref().map_or(permission::Verdict::Ask, |rules| *rules.plan),
+        plans: raw
+            .permissions
+            .as_ref()
+            .map_or(permission::PermissionDecision::Ask, |rules| *rules.plan),
         sources: sources.clone(),
         settings: layers::recorded(&sources.environment),
         env: env::variables(setting, &inputs.values),

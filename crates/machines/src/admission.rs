@@ -9,9 +9,9 @@
 
 mod call;
 mod concurrency;
+mod limit_detector;
 mod pace;
 mod quota;
-mod verdict;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -21,11 +21,11 @@ pub use self::call::Rules;
 pub use self::call::{Action, CallEnd};
 use self::call::{Hold, Out, Waiting};
 use self::concurrency::Concurrency;
+use self::limit_detector::{LimitDetector, Refused, Says};
 use self::pace::Pacing;
 pub use self::pace::{Allowance, PerMinute, Remaining};
 use self::quota::Closed;
 pub use self::quota::{OnQuota, QuotaRule};
-use self::verdict::{Refused, Says, Verdict};
 use crate::event::{GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::id::Name;
 use crate::policy::{Breaker, BreakerState};
@@ -81,7 +81,7 @@ pub struct Admission<K> {
     quota: QuotaRule,
     /// The quota, while it is used up: calls go one at a time until the provider has taken one.
     closed: Option<Closed>,
-    verdict: Verdict,
+    detector: LimitDetector,
     breaker: Breaker,
     /// The time of the newest failure that counted.
     failed_at: Option<Duration>,
@@ -104,7 +104,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             is_careful: false,
             quota: rules.quota,
             closed: None,
-            verdict: Verdict::default(),
+            detector: LimitDetector::default(),
             breaker: Breaker::growing(BREAKER_THRESHOLD, FIRST_COOLDOWN, LONGEST_COOLDOWN),
             failed_at: None,
         }
@@ -159,7 +159,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     }
 
     fn note_taken(&mut self, out: &mut Out) {
-        if !std::mem::replace(&mut out.is_taken, true) && self.verdict.taken(out.asks) {
+        if !std::mem::replace(&mut out.is_taken, true) && self.detector.taken(out.asks) {
             self.no_limit();
         }
     }
@@ -184,7 +184,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 self.note_taken(&mut out);
                 self.reopen(out.started, &mut actions);
             } else if out.asks && !matches!(end, CallEnd::RateLimited { .. }) {
-                self.verdict.unanswered(now);
+                self.detector.unanswered(now);
             }
             if self.alone.take_if(|(alone, _)| alone == key).is_some() {
                 // It was given up, or refused again.
@@ -211,7 +211,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         match self.hold(now) {
             Some(Hold::Until(at)) => Some(at),
             Some(Hold::CallEnds) => None,
-            None if self.verdict.is_asking() => Some(now),
+            None if self.detector.is_asking() => Some(now),
             None => self.waiting.values().map(|waiting| waiting.from.max(now)).min(),
         }
     }
@@ -292,7 +292,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             others: self.waiting.len() + self.out.len(),
             left,
         };
-        self.verdict.refused(now, refused)
+        self.detector.refused(now, refused)
     }
 
     fn breaker_event(&self) -> Action<K> {
@@ -392,7 +392,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
         let alone = self.alone.as_ref().map(|(_, since)| *since + ALONE);
         let pace = Some(self.pacing.ready_at(now));
         // The call that asks goes before its time.
-        let others = match self.verdict.holds_until() {
+        let others = match self.detector.holds_until() {
             Some(until) => Some(until),
             None => alone.max(pace),
         };
@@ -410,7 +410,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
                 actions.push(self.resumed());
             }
         }
-        if self.verdict.give_up(now) {
+        if self.detector.give_up(now) {
             self.no_limit();
         }
         self.is_careful |= self.closed.is_some();
@@ -429,7 +429,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
             let round = self.pacing.round();
             let tokens = self.pacing.start(now, tokens);
             self.concurrency.start(now);
-            let asks = self.verdict.start(now);
+            let asks = self.detector.start(now);
             let is_first = !asks && std::mem::take(&mut self.is_careful);
             if is_first {
                 self.alone = Some((key.clone(), now));
@@ -444,7 +444,7 @@ impl<K: Clone + Ord + Hash> Admission<K> {
 
     /// Returns the first call by its order whose own pause is over. The call that asks need not wait for that.
     fn next(&self, now: Duration) -> Option<K> {
-        let asks = self.verdict.is_asking();
+        let asks = self.detector.is_asking();
         let mut ready = self.waiting.iter().filter(|(_, waiting)| asks || waiting.from <= now);
         ready.next().map(|(key, _)| key.clone())
     }

@@ -14,7 +14,7 @@ use crate::own_tool::OwnTool;
 /// The decision of the rules on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum PermissionDecision {
     /// The call may run.
     Allow,
     /// A person must be asked before the call runs.
@@ -140,8 +140,8 @@ pub enum NonInteractive {
 /// The permission rules of one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Permissions {
-    /// The verdict on a call that no rule matches.
-    pub default: Verdict,
+    /// The decision on a call that no rule matches.
+    pub default: PermissionDecision,
     /// Rules that allow.
     pub allow: Vec<Rule>,
     /// Rules that ask.
@@ -156,15 +156,15 @@ pub struct Permissions {
     /// Those of the agents for which it works, from its parent upwards.
     #[serde(default)]
     pub above: Vec<Bound>,
-    /// The verdict on a call in the sandbox that no rule matches, if the default is to ask.
+    /// The decision on a call in the sandbox that no rule matches, if the default is to ask.
     #[serde(default = "asking")]
-    pub sandboxed: Verdict,
+    pub sandboxed: PermissionDecision,
     /// The meaning of `ask` when there is no terminal.
     pub non_interactive: NonInteractive,
 }
 
-fn asking() -> Verdict {
-    Verdict::Ask
+fn asking() -> PermissionDecision {
+    PermissionDecision::Ask
 }
 
 /// The calls that an agent may not make, which hold for the agents that work for it too.
@@ -211,14 +211,14 @@ impl Default for Permissions {
     fn default() -> Self {
         let rules = harmless().into_iter().filter_map(|tool| Rule::parse(tool).ok());
         Self {
-            default: Verdict::Ask,
+            default: PermissionDecision::Ask,
             allow: rules.collect(),
             ask: Vec::new(),
             deny: Vec::new(),
             own_allow: Vec::new(),
             own: Bound::default(),
             above: Vec::new(),
-            sandboxed: Verdict::Ask,
+            sandboxed: PermissionDecision::Ask,
             non_interactive: NonInteractive::Deny,
         }
     }
@@ -260,8 +260,8 @@ impl Permissions {
             return true;
         }
         let always_asks = self.ask.iter().any(|rule| rule.names_all(tool));
-        let by_default = self.default == Verdict::Allow
-            || (tool == SANDBOXED && self.sandboxed == Verdict::Allow);
+        let by_default = self.default == PermissionDecision::Allow
+            || (tool == SANDBOXED && self.sandboxed == PermissionDecision::Allow);
         !always_asks && (by_default || names(&self.allow))
     }
 
@@ -269,14 +269,14 @@ impl Permissions {
     #[must_use]
     pub fn always_denies(&self, tool: &str) -> bool {
         let is_allowed = |rules: &[Rule]| rules.iter().any(|rule| rule.names(tool));
-        let by_default = self.default == Verdict::Deny
+        let by_default = self.default == PermissionDecision::Deny
             && !is_allowed(&self.allow)
             && !is_allowed(&self.own_allow)
             && !is_allowed(&self.ask);
         by_default || self.denying().any(|rule| rule.names_all(tool))
     }
 
-    /// Returns true if the verdict on a call of `tool` can depend on its arguments: some rule for
+    /// Returns true if the decision on a call of `tool` can depend on its arguments: some rule for
     /// the tool has an argument glob.
     #[must_use]
     pub fn depends_on_arguments(&self, tool: &str) -> bool {
@@ -292,23 +292,25 @@ impl Permissions {
     /// rule turns an ask into an allow. A call in the sandbox that no rule matches is judged by
     /// `sandboxed`. Also returns the rule that decided, if one did.
     #[must_use]
-    pub fn judge(&self, tool: &str, subject: &Subject) -> (Verdict, Option<&Rule>) {
+    pub fn judge(&self, tool: &str, subject: &Subject) -> (PermissionDecision, Option<&Rule>) {
         let mut denying = self.deny.iter().chain(&self.own.deny);
         let above = || self.above.iter().find_map(|bound| bound.denying(tool, subject));
         if let Some(rule) = denying.find(|rule| rule.touches(tool, subject)).or_else(above) {
-            return (Verdict::Deny, Some(rule));
+            return (PermissionDecision::Deny, Some(rule));
         }
         if let Some(rule) = self.ask.iter().find(|rule| rule.touches(tool, subject)) {
             let own = allowing(&[&self.own_allow], tool, subject);
-            return own.map_or((Verdict::Ask, Some(rule)), |own| (Verdict::Allow, Some(own)));
+            return own.map_or((PermissionDecision::Ask, Some(rule)), |own| {
+                (PermissionDecision::Allow, Some(own))
+            });
         }
         if let Some(rule) = allowing(&[&self.allow], tool, subject) {
-            return (Verdict::Allow, Some(rule));
+            return (PermissionDecision::Allow, Some(rule));
         }
         match (self.default, allowing(&[&self.allow, &self.own_allow], tool, subject)) {
-            (Verdict::Ask, Some(rule)) => (Verdict::Allow, Some(rule)),
-            (Verdict::Ask, None) if subject.sandboxed => (self.sandboxed, None),
-            (verdict, _) => (verdict, None),
+            (PermissionDecision::Ask, Some(rule)) => (PermissionDecision::Allow, Some(rule)),
+            (PermissionDecision::Ask, None) if subject.sandboxed => (self.sandboxed, None),
+            (decision, _) => (decision, None),
         }
     }
 }
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn deny_beats_ask_beats_allow() {
         let mut permissions = Permissions {
-            default: Verdict::Allow,
+            default: PermissionDecision::Allow,
             allow: rules(&["bash"]),
             ask: rules(&["bash(git push*)"]),
             deny: rules(&["bash(rm -rf *)", "read_file(**/.env*)"]),
@@ -333,13 +335,13 @@ mod tests {
         let judge = |p: &Permissions, tool: &str, argument: &str| {
             p.judge(tool, &Subject::of(tool, vec![argument.to_owned()])).0
         };
-        assert_eq!(judge(&permissions, "bash", "ls"), Verdict::Allow);
-        assert_eq!(judge(&permissions, "bash", "git push origin"), Verdict::Ask);
-        assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), Verdict::Deny);
-        assert_eq!(judge(&permissions, "read_file", "a/.env.local"), Verdict::Deny);
+        assert_eq!(judge(&permissions, "bash", "ls"), PermissionDecision::Allow);
+        assert_eq!(judge(&permissions, "bash", "git push origin"), PermissionDecision::Ask);
+        assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), PermissionDecision::Deny);
+        assert_eq!(judge(&permissions, "read_file", "a/.env.local"), PermissionDecision::Deny);
         permissions.own_allow = rules(&["bash"]);
-        assert_eq!(judge(&permissions, "bash", "git push origin"), Verdict::Allow);
-        assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), Verdict::Deny);
+        assert_eq!(judge(&permissions, "bash", "git push origin"), PermissionDecision::Allow);
+        assert_eq!(judge(&permissions, "bash", "rm -rf /tmp/x"), PermissionDecision::Deny);
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
         let mut permissions = Permissions {
             ask: rules(&["bash(git push*)"]),
             deny: rules(&["bash(rm -rf *)"]),
-            sandboxed: Verdict::Allow,
+            sandboxed: PermissionDecision::Allow,
             ..Permissions::default()
         };
         let call = |command: &str, sandboxed| Subject {
@@ -355,18 +357,18 @@ mod tests {
             ..Subject::of("bash", vec![command.to_owned()])
         };
         for (command, outside, inside) in [
-            ("make", Verdict::Ask, Verdict::Allow),
-            ("git push", Verdict::Ask, Verdict::Ask),
-            ("rm -rf x", Verdict::Deny, Verdict::Deny),
+            ("make", PermissionDecision::Ask, PermissionDecision::Allow),
+            ("git push", PermissionDecision::Ask, PermissionDecision::Ask),
+            ("rm -rf x", PermissionDecision::Deny, PermissionDecision::Deny),
         ] {
             assert_eq!(permissions.judge("bash", &call(command, false)).0, outside, "{command}");
             assert_eq!(permissions.judge("bash", &call(command, true)).0, inside, "{command}");
         }
         let unclear = Subject { unclear: Some("x".to_owned()), ..call("$X", true) };
-        assert_eq!(permissions.judge("bash", &unclear).0, Verdict::Allow);
+        assert_eq!(permissions.judge("bash", &unclear).0, PermissionDecision::Allow);
         assert!(permissions.can_allow("bash") && !permissions.can_allow("write_file"));
-        permissions.default = Verdict::Deny;
-        assert_eq!(permissions.judge("bash", &call("make", true)).0, Verdict::Deny);
+        permissions.default = PermissionDecision::Deny;
+        assert_eq!(permissions.judge("bash", &call("make", true)).0, PermissionDecision::Deny);
     }
 
     #[test]
@@ -378,24 +380,24 @@ mod tests {
             },
             ..Permissions::default()
         };
-        let wide = Permissions { default: Verdict::Allow, ..Permissions::default() };
+        let wide = Permissions { default: PermissionDecision::Allow, ..Permissions::default() };
         let free = Permissions::default();
         let child = wide.below([&lead, &free]);
         let grandchild = wide.below([&free, &lead]);
-        let verdict = |of: &Permissions, tool: &str, text: &str| {
+        let decision = |of: &Permissions, tool: &str, text: &str| {
             of.judge(tool, &Subject::of(tool, vec![text.to_owned()])).0
         };
         for (tool, text, of_lead, below) in [
-            ("bash", "make all", Verdict::Deny, Verdict::Allow),
-            ("bash", "rm x", Verdict::Deny, Verdict::Deny),
-            ("write_file", "src/a", Verdict::Deny, Verdict::Deny),
-            ("write_file", "src/new/a", Verdict::Deny, Verdict::Allow),
-            ("write_file", "docs/a", Verdict::Ask, Verdict::Allow),
-            ("read_file", "secret/a", Verdict::Deny, Verdict::Deny),
+            ("bash", "make all", PermissionDecision::Deny, PermissionDecision::Allow),
+            ("bash", "rm x", PermissionDecision::Deny, PermissionDecision::Deny),
+            ("write_file", "src/a", PermissionDecision::Deny, PermissionDecision::Deny),
+            ("write_file", "src/new/a", PermissionDecision::Deny, PermissionDecision::Allow),
+            ("write_file", "docs/a", PermissionDecision::Ask, PermissionDecision::Allow),
+            ("read_file", "secret/a", PermissionDecision::Deny, PermissionDecision::Deny),
         ] {
-            assert_eq!(verdict(&lead, tool, text), of_lead, "{tool} {text}");
-            assert_eq!(verdict(&child, tool, text), below, "{tool} {text}");
-            assert_eq!(verdict(&grandchild, tool, text), below, "{tool} {text}");
+            assert_eq!(decision(&lead, tool, text), of_lead, "{tool} {text}");
+            assert_eq!(decision(&child, tool, text), below, "{tool} {text}");
+            assert_eq!(decision(&grandchild, tool, text), below, "{tool} {text}");
         }
         assert!(
             child.unseen().hides("grep", "secret/a") && lead.unseen().hides("glob", "secret/a")
@@ -406,7 +408,7 @@ mod tests {
             deeds: ["make", "rm x"].map(|c| Subject::of("bash", vec![c.to_owned()]).deeds).concat(),
             ..Subject::default()
         };
-        assert_eq!(child.judge("bash", &both).0, Verdict::Deny);
+        assert_eq!(child.judge("bash", &both).0, PermissionDecision::Deny);
     }
 
     #[test]
@@ -429,28 +431,39 @@ mod tests {
             };
             permissions.judge("bash", &subject).0
         };
-        assert_eq!(judge(&[("bash", "ls -l")], None), Verdict::Allow);
+        assert_eq!(judge(&[("bash", "ls -l")], None), PermissionDecision::Allow);
         // Each part may have a rule of its own.
-        assert_eq!(judge(&[("bash", "ls"), ("bash", "wc -l")], None), Verdict::Allow);
-        assert_eq!(judge(&[("bash", "wc")], None), Verdict::Allow);
-        assert_eq!(judge(&[("bash", "wcx")], None), Verdict::Ask);
-        assert_eq!(judge(&[("bash", "ls"), ("bash", "rm -rf y")], None), Verdict::Ask);
+        assert_eq!(judge(&[("bash", "ls"), ("bash", "wc -l")], None), PermissionDecision::Allow);
+        assert_eq!(judge(&[("bash", "wc")], None), PermissionDecision::Allow);
+        assert_eq!(judge(&[("bash", "wcx")], None), PermissionDecision::Ask);
+        assert_eq!(judge(&[("bash", "ls"), ("bash", "rm -rf y")], None), PermissionDecision::Ask);
         // A file that is written needs a rule for writing there.
-        assert_eq!(judge(&[("bash", "ls"), ("write_file", "out/x")], None), Verdict::Allow);
-        assert_eq!(judge(&[("bash", "ls"), ("write_file", "src/x")], None), Verdict::Ask);
-        assert_eq!(judge(&[("bash", "ls"), ("write_file", "out/secret")], None), Verdict::Deny);
-        assert_eq!(judge(&[("bash", "ls nothing")], None), Verdict::Deny);
+        assert_eq!(
+            judge(&[("bash", "ls"), ("write_file", "out/x")], None),
+            PermissionDecision::Allow
+        );
+        assert_eq!(
+            judge(&[("bash", "ls"), ("write_file", "src/x")], None),
+            PermissionDecision::Ask
+        );
+        assert_eq!(
+            judge(&[("bash", "ls"), ("write_file", "out/secret")], None),
+            PermissionDecision::Deny
+        );
+        assert_eq!(judge(&[("bash", "ls nothing")], None), PermissionDecision::Deny);
         // What is not understood is allowed by no rule for certain commands.
-        assert_eq!(judge(&[("bash", "ls")], Some("a substitution")), Verdict::Ask);
-        assert_eq!(judge(&[], None), Verdict::Ask);
+        assert_eq!(judge(&[("bash", "ls")], Some("a substitution")), PermissionDecision::Ask);
+        assert_eq!(judge(&[], None), PermissionDecision::Ask);
         let all = Permissions { allow: rules(&["bash(*)"]), ..Permissions::default() };
         let unclear = Subject { unclear: Some("x".to_owned()), ..Subject::default() };
-        assert_eq!(all.judge("bash", &unclear).0, Verdict::Allow);
+        assert_eq!(all.judge("bash", &unclear).0, PermissionDecision::Allow);
         let exact = Permissions { allow: rules(&["bash(sh -c \"$X\")"]), ..Permissions::default() };
-        for (whole, verdict) in [("sh -c \"$X\"", Verdict::Allow), ("sh -c \"$X\" y", Verdict::Ask)]
-        {
+        for (whole, decision) in [
+            ("sh -c \"$X\"", PermissionDecision::Allow),
+            ("sh -c \"$X\" y", PermissionDecision::Ask),
+        ] {
             let subject = Subject { whole: Some(whole.to_owned()), ..unclear.clone() };
-            assert_eq!(exact.judge("bash", &subject).0, verdict, "{whole}");
+            assert_eq!(exact.judge("bash", &subject).0, decision, "{whole}");
         }
     }
 
@@ -467,15 +480,15 @@ mod tests {
         let permissions = Permissions::default();
         assert_eq!(
             permissions.judge("read_file", &Subject::of("read_file", vec!["a".to_owned()])).0,
-            Verdict::Allow
+            PermissionDecision::Allow
         );
         assert_eq!(
             permissions.judge("bash", &Subject::of("bash", vec!["ls".to_owned()])).0,
-            Verdict::Ask
+            PermissionDecision::Ask
         );
         assert_eq!(
             permissions.judge("write_file", &Subject::of("write_file", vec!["a".to_owned()])).0,
-            Verdict::Ask
+            PermissionDecision::Ask
         );
     }
 

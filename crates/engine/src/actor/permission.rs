@@ -13,7 +13,7 @@ use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
 use crate::own_tool::{OwnTool, Permission, WaitsFor};
-use crate::permission::{NonInteractive, Rule, Subject, Verdict};
+use crate::permission::{NonInteractive, PermissionDecision, Rule, Subject};
 use crate::person::{AskedCall, Question};
 use crate::run_state::questions::Answered;
 use crate::spec::AgentSpec;
@@ -34,9 +34,9 @@ pub(super) enum Decision {
     Denied(String),
 }
 
-/// The verdict of the rules on a call.
+/// The decision of the rules on a call.
 struct Judged<'a> {
-    verdict: Verdict,
+    decision: PermissionDecision,
     /// The rule that gave it, if one did.
     rule: Option<&'a Rule>,
     /// The place to which the path of the call led, if a rule looked at it.
@@ -50,11 +50,11 @@ pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> boo
         return true;
     }
     let Some(spec) = &context.spec else { return true };
-    match judged(context, spec, name, input).verdict {
-        Verdict::Allow => true,
-        Verdict::Deny => false,
-        Verdict::Ask if asks_by_itself(own) => true,
-        Verdict::Ask => {
+    match judged(context, spec, name, input).decision {
+        PermissionDecision::Allow => true,
+        PermissionDecision::Deny => false,
+        PermissionDecision::Ask if asks_by_itself(own) => true,
+        PermissionDecision::Ask => {
             let nobody = context.services.asker.is_none();
             nobody && spec.permissions.non_interactive == NonInteractive::Allow
         }
@@ -66,7 +66,7 @@ fn asks_by_itself(own: Option<OwnTool>) -> bool {
     own.is_some_and(|own| own.waits_for() == WaitsFor::Person)
 }
 
-/// Returns the verdict of the rules on a call.
+/// Returns the decision of the rules on a call.
 fn judged<'a>(context: &StepContext, spec: &'a AgentSpec, name: &str, input: &Json) -> Judged<'a> {
     // Resolving a path costs file system calls, so it is done only if a rule depends on it. A
     // command may write files, which the rules for another tool are about.
@@ -76,8 +76,8 @@ fn judged<'a>(context: &StepContext, spec: &'a AgentSpec, name: &str, input: &Js
     let is_on = matches!(context.surroundings.sandbox, Sandbox::On(_));
     let subject = Subject { sandboxed: is_on && name == bash::NAME, ..subject };
     let place = subject.deeds.first().and_then(|deed| deed.texts.last()).cloned();
-    let (verdict, rule) = spec.permissions.judge(name, &subject);
-    Judged { verdict, rule, place }
+    let (decision, rule) = spec.permissions.judge(name, &subject);
+    Judged { decision, rule, place }
 }
 
 /// Returns what a call does, as the rules see it.
@@ -116,45 +116,49 @@ pub(super) async fn decide(
 ) -> Result<Decision, ToolError> {
     let (name, input) = (call.call.name.as_str(), &call.call.input);
     let Some(spec) = &context.spec else { return Ok(Decision::Allowed(Basis::default())) };
-    let Judged { verdict, rule, place } = judged(context, spec, name, input);
+    let Judged { decision, rule, place } = judged(context, spec, name, input);
     let allowed = Decision::Allowed(Basis { place, ..Basis::default() });
     // What is denied anyway needs no hook; a hook can only take away from what the rules allow.
-    let asking = match verdict {
-        Verdict::Deny => None,
-        Verdict::Allow | Verdict::Ask => match hooks::pre_tool_use(context, call).await? {
-            Answer::GoOn(_) => None,
-            Answer::Ask(reason) => Some(reason),
-            Answer::Block(reason) => {
-                let reason = format!("Denied by the hook pre_tool_use: {reason}");
-                return Ok(Decision::Denied(reason));
+    let asking = match decision {
+        PermissionDecision::Deny => None,
+        PermissionDecision::Allow | PermissionDecision::Ask => {
+            match hooks::pre_tool_use(context, call).await? {
+                Answer::GoOn(_) => None,
+                Answer::Ask(reason) => Some(reason),
+                Answer::Block(reason) => {
+                    let reason = format!("Denied by the hook pre_tool_use: {reason}");
+                    return Ok(Decision::Denied(reason));
+                }
             }
-        },
+        }
     };
-    let verdict = if asking.is_some() { Verdict::Ask } else { verdict };
+    let decision = if asking.is_some() { PermissionDecision::Ask } else { decision };
     let because = || match &asking {
         Some(reason) => format!("the hook pre_tool_use wants a person to decide ({reason})"),
         None => because(context, rule, name, input),
     };
-    Ok(match verdict {
-        Verdict::Allow => allowed,
-        Verdict::Deny => Decision::Denied(format!("Permission denied: {}.", because())),
+    Ok(match decision {
+        PermissionDecision::Allow => allowed,
+        PermissionDecision::Deny => Decision::Denied(format!("Permission denied: {}.", because())),
         // A person who does not want the question need not answer it.
-        Verdict::Ask if asks_by_itself(call.callee.own()) => allowed,
-        Verdict::Ask => match (&context.services.asker, spec.permissions.non_interactive) {
-            (None, NonInteractive::Allow) => allowed,
-            (None, NonInteractive::Deny) => {
-                deny_open_question(context, call);
-                Decision::Denied(format!(
-                    "Permission denied: {}, a person would have to be asked, and nobody is at a \
+        PermissionDecision::Ask if asks_by_itself(call.callee.own()) => allowed,
+        PermissionDecision::Ask => {
+            match (&context.services.asker, spec.permissions.non_interactive) {
+                (None, NonInteractive::Allow) => allowed,
+                (None, NonInteractive::Deny) => {
+                    deny_open_question(context, call);
+                    Decision::Denied(format!(
+                        "Permission denied: {}, a person would have to be asked, and nobody is at a \
                      terminal.",
-                    because()
-                ))
+                        because()
+                    ))
+                }
+                (Some(_), _) | (None, NonInteractive::Pause) => {
+                    let rule = rule.filter(|_| asking.is_none()).map(ToString::to_string);
+                    asked(context, call, rule).await?
+                }
             }
-            (Some(_), _) | (None, NonInteractive::Pause) => {
-                let rule = rule.filter(|_| asking.is_none()).map(ToString::to_string);
-                asked(context, call, rule).await?
-            }
-        },
+        }
     })
 }
 
@@ -236,8 +240,8 @@ async fn asked(
 fn denied_by_now(context: &StepContext, call: &PendingCall) -> Option<String> {
     let (name, input) = (call.call.name.as_str(), &call.call.input);
     let spec = context.spec.as_ref()?;
-    let Judged { verdict, rule, .. } = judged(context, spec, name, input);
-    (verdict == Verdict::Deny)
+    let Judged { decision, rule, .. } = judged(context, spec, name, input);
+    (decision == PermissionDecision::Deny)
         .then(|| format!("Permission denied: {}.", because(context, rule, name, input)))
 }
 

@@ -33,7 +33,7 @@ use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
 use crate::tool::Toolbox;
 use crate::tool::under_way::UnderWay;
-use crate::turn::question::Verdict;
+use crate::turn::question::AnswerOutcome;
 use crate::turn_machine::lost::LostCalls;
 
 /// The values that the actors of one run share, and the handles by which they send mail.
@@ -91,8 +91,8 @@ pub struct Services {
     /// The processors that agents with long contexts may keep busy at a time: others wait, so that what is
     /// due in the run is not late.
     pub processors: Arc<Semaphore>,
-    /// What became of answers to questions, by the number of the request.
-    pub verdicts: Replies<u64, Verdict>,
+    /// The outcomes of answers to questions, by the number of the request.
+    pub answer_outcomes: Replies<u64, AnswerOutcome>,
     /// The number of the next model call or summary.
     pub calls: AtomicU64,
     /// The span of the run, the parent of the spans of its agents.

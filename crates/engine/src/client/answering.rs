@@ -69,7 +69,7 @@ pub(super) fn give(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Given, C
 /// Returns what the process that drives the run says; `None` if only the records can tell.
 fn to_the_owner(run: &RecordedRun, answer: &PersonsAnswer, trouble: &mut String) -> Option<Given> {
     match control::ask(&**run, &request(Operation::Answer(answer.clone()))) {
-        Ok(control::Answer { verdict: Some(verdict), .. }) => Given::of(verdict, &answer.by),
+        Ok(control::Answer { outcome: Some(outcome), .. }) => Given::of(outcome, &answer.by),
         Ok(control::Answer { error: Some(error), .. }) => {
             *trouble = error;
             None

@@ -14,7 +14,7 @@ use super::sources::ProposedPlan;
 use super::tree::{self, Places};
 use super::{Config, Diagnostic, Diagnostics, Outside, Setting, Severity, Sources, load_text};
 use crate::id::{Name, RunId};
-use crate::permission::Verdict;
+use crate::permission::PermissionDecision;
 use crate::spec::{AgentSpec, TaskSpec};
 
 /// The task that asks a person. The tasks of the plan depend on it.
@@ -78,8 +78,8 @@ pub(super) fn add(
     texts.push(Arc::clone(&text));
     let Some(mut plan) = form.parse(&text, &place, places, problems) else { return };
     let Some(names) = names(&mut plan, &text, places, problems) else { return };
-    let verdict = verdict(main);
-    match verdict.as_str() {
+    let decision = decision(main);
+    match decision.as_str() {
         Some("allow") => {}
         // [`check`] reports it.
         Some("deny") => {}
@@ -182,7 +182,7 @@ impl Config {
         let Some(ProposedPlan { label, text }) = plans.last().cloned() else {
             return Err("there is no plan".to_owned());
         };
-        if self.plans == Verdict::Deny {
+        if self.plans == PermissionDecision::Deny {
             return Err("`permissions.plan` denies plans".to_owned());
         }
         let place = Arc::new(NamedSource::new(&label, text.clone()));
@@ -223,7 +223,7 @@ impl Config {
             named.filter(|agent| !self.agents.contains_key(&agent.name)).cloned().collect();
         let files = found.files.into_iter().filter(|(path, _)| !self.files.contains_key(path));
         let is_harmless = is_harmless(&own, &tasks, self.agents.get(by));
-        let is_allowed = self.plans == Verdict::Allow && is_harmless;
+        let is_allowed = self.plans == PermissionDecision::Allow && is_harmless;
         Ok(Added { tasks, agents, files: files.collect(), is_allowed })
     }
 }
@@ -284,7 +284,7 @@ fn mistakes(found: &Diagnostics, label: &str) -> String {
 pub(super) fn check(setting: Setting<'_>) {
     let Setting { raw, sources, problems, .. } = setting;
     let at = raw.permissions.as_ref().and_then(|permissions| {
-        (*permissions.plan == Verdict::Deny).then(|| permissions.plan.at()).flatten()
+        (*permissions.plan == PermissionDecision::Deny).then(|| permissions.plan.at()).flatten()
     });
     if let Some(at) = at.filter(|_| sources.plan.is_some()) {
         problems.error("conflict", &at.value, "`permissions.plan` denies plans", NO_HELP);
@@ -312,10 +312,10 @@ pub(super) fn concern(setting: Setting<'_>) {
 }
 
 /// Returns what the main file says about plans.
-fn verdict(main: &Dict) -> Value {
+fn decision(main: &Dict) -> Value {
     let permissions = main.get("permissions").and_then(Value::as_dict);
-    let verdict = permissions.and_then(|permissions| permissions.get("plan"));
-    verdict.cloned().unwrap_or_else(|| "ask".into())
+    let decision = permissions.and_then(|permissions| permissions.get("plan"));
+    decision.cloned().unwrap_or_else(|| "ask".into())
 }
 
 /// Adds the approval of a person to a plan, on which all its tasks depend.

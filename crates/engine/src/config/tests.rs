@@ -9,7 +9,7 @@ use super::raw::File;
 use super::shape::{Kind, named};
 use super::*;
 use crate::failure::FailureKind;
-use crate::permission::{NonInteractive, Subject, Verdict};
+use crate::permission::{NonInteractive, PermissionDecision, Subject};
 use crate::policy::RestartStrategy;
 use crate::spec::{Join, OutputFormat, Work};
 
@@ -1367,11 +1367,11 @@ fn every_field_that_is_built_arrives() {
     assert_eq!(sub, ["reader", "writer"]);
     assert_eq!((reader.model.as_str(), reader.max_turns), ("default", 40));
     assert_eq!(reader.restart.strategy, RestartStrategy::Temporary);
-    assert_eq!(reader.permissions.default, Verdict::Deny);
+    assert_eq!(reader.permissions.default, PermissionDecision::Deny);
     assert_eq!(reader.permissions.non_interactive, NonInteractive::Allow);
     assert_eq!(
         reader.permissions.judge("bash", &Subject::of("bash", vec!["rm -rf x".to_owned()])).0,
-        Verdict::Deny
+        PermissionDecision::Deny
     );
     assert_eq!(reader.permissions.own_allow.len(), 1);
     let writer = &config.agents["writer"];

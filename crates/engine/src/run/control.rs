@@ -29,7 +29,7 @@ use super::delta_feed::{DeltaFeed, DeltaLine};
 use crate::id::{AgentId, Name};
 use crate::journal::source::RunSource;
 use crate::run_machine::CancelTarget;
-use crate::turn::question::{PersonsAnswer, Verdict};
+use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
 /// Maximum length of a request line in bytes: space for a focus text of some pages.
 const LONGEST_REQUEST: u64 = 64 * 1024;
@@ -101,8 +101,8 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What became of an answer to a question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "verdict")]
+    pub outcome: Option<AnswerOutcome>,
     /// With what the supervisor is busy, if it did not answer at once: `busy for 12 s with f[17]`. It does
     /// what was asked once it is free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct Answer {
 
 impl Answer {
     fn found(found: bool) -> Self {
-        Self { found, error: None, verdict: None, busy: None }
+        Self { found, error: None, outcome: None, busy: None }
     }
 
     fn busy(remote: &Remote) -> Self {
@@ -221,10 +221,10 @@ async fn hear(
                 // Whoever answers is who the kernel says, not who they say.
                 let answer = PersonsAnswer { by: peer.name(), ..answer };
                 // Whoever asks tries again: until then others are served.
-                let verdict = async {
-                    Answer { verdict: remote.answer_once(answer).await, ..Answer::found(true) }
+                let outcome = async {
+                    Answer { outcome: remote.answer_once(answer).await, ..Answer::found(true) }
                 };
-                unless_busy(&remote, verdict).await
+                unless_busy(&remote, outcome).await
             }
             Ok(Request::Pulse) => Answer::busy(&remote),
             Ok(Request::Interrupt) => {

@@ -15,7 +15,7 @@ use crate::actor::pulse::Busy;
 use crate::actor::services::Services;
 use crate::id::AgentId;
 use crate::run_machine::CancelTarget;
-use crate::turn::question::{PersonsAnswer, Verdict};
+use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
 /// The time within which a supervisor takes in what is durable, also on a busy machine.
 const TAKEN_IN: Duration = Duration::from_secs(2);
@@ -56,26 +56,26 @@ impl Remote {
 
     /// Answers a question of the run. Returns `None` if the supervisor is gone. Who follows the records may read a
     /// question before the supervisor has taken it in, so one that is not known is asked about again for a while.
-    pub async fn answer(&self, answer: PersonsAnswer) -> Option<Verdict> {
+    pub async fn answer(&self, answer: PersonsAnswer) -> Option<AnswerOutcome> {
         let begun = Instant::now();
         loop {
-            let verdict = self.answer_once(answer.clone()).await;
-            if verdict != Some(Verdict::Unknown) || begun.elapsed() >= TAKEN_IN {
-                return verdict;
+            let outcome = self.answer_once(answer.clone()).await;
+            if outcome != Some(AnswerOutcome::Unknown) || begun.elapsed() >= TAKEN_IN {
+                return outcome;
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
     /// Answers a question, which may not have been taken in yet: then it is unknown.
-    pub(super) async fn answer_once(&self, answer: PersonsAnswer) -> Option<Verdict> {
+    pub(super) async fn answer_once(&self, answer: PersonsAnswer) -> Option<AnswerOutcome> {
         let request = self.requests.fetch_add(1, Ordering::Relaxed);
-        let mut verdict = pin!(self.services.verdicts.expect(request).wait());
+        let mut outcome = pin!(self.services.answer_outcomes.expect(request).wait());
         let message = SupervisorMsg::Answer { request: Some(request), answer };
         self.supervisor.send_message(message).ok()?;
         tokio::select! {
-            verdict = &mut verdict => verdict,
-            () = self.supervisor_gone() => verdict.now_or_never().flatten(),
+            outcome = &mut outcome => outcome,
+            () = self.supervisor_gone() => outcome.now_or_never().flatten(),
         }
     }
 

@@ -175,7 +175,7 @@ impl Prepared {
             requests: Replies::default(),
             pulse: Default::default(),
             processors: Arc::new(Semaphore::new(cores())),
-            verdicts: Replies::default(),
+            answer_outcomes: Replies::default(),
             calls: AtomicU64::new(1),
         })
     }

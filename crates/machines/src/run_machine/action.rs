@@ -19,7 +19,7 @@ use crate::spec::AgentSpec;
 use crate::spec::hooks::Hook;
 use crate::template::Known;
 use crate::turn::Outcome;
-use crate::turn::question::Verdict;
+use crate::turn::question::AnswerOutcome;
 
 /// An action that the performer of a [`RunMachine`](super::RunMachine) carries out next.
 ///
@@ -107,7 +107,7 @@ pub enum Action {
         /// The number of the request.
         request: u64,
         /// What became of the answer.
-        verdict: Verdict,
+        outcome: AnswerOutcome,
     },
     /// Runs the notification command of an approval. Its end is reported by
     /// [`notified`](super::RunMachine::notified).

@@ -22,8 +22,8 @@ use crate::output::Output;
 use crate::run_state::questions::{Answered, Question};
 use crate::spec::{Approval, OnTimeout, Work};
 use crate::turn::question::{
-    ANSWER_BYTES, ApprovalAnswered, ApprovalAsked, ApprovalKind, BY_TIMEOUT, PersonsAnswer,
-    Verdict, bounded,
+    ANSWER_BYTES, AnswerOutcome, ApprovalAnswered, ApprovalAsked, ApprovalKind, BY_TIMEOUT,
+    PersonsAnswer, bounded,
 };
 
 /// The longest sleep towards the end of a question's time. That time is wall time, and the clock of
@@ -255,10 +255,10 @@ impl Desk<'_, Questions> {
     /// Handles the answer of a person. `request` is the one who wants to know what became of it.
     pub(super) fn answered_by(&mut self, request: Option<u64>, answer: PersonsAnswer) {
         let PersonsAnswer { id, allowed, text, by } = answer;
-        let verdict = if let Some(first) = self.state.questions().answer(&id) {
+        let outcome = if let Some(first) = self.state.questions().answer(&id) {
             late(first)
         } else if self.pauses.is_finishing() {
-            Verdict::Closing
+            AnswerOutcome::Closing
         } else if let Some(waiting) = self.own().answering.get_mut(&id) {
             waiting.late.extend(request);
             return;
@@ -266,13 +266,13 @@ impl Desk<'_, Questions> {
             early.push((request, PersonsAnswer { id, allowed, text, by }));
             return;
         } else if self.state.questions().get(&id).is_none() {
-            Verdict::Unknown
+            AnswerOutcome::Unknown
         } else {
             let text = text.map(|text| bounded(&text, ANSWER_BYTES).0);
             let answer = ApprovalAnswered { id, allowed, text, by: Some(by) };
             return self.record_answer(answer, request);
         };
-        self.tell_of_answer(request, verdict);
+        self.tell_of_answer(request, outcome);
     }
 
     fn record_answer(&mut self, answer: ApprovalAnswered, first: Option<u64>) {
@@ -291,9 +291,9 @@ impl Desk<'_, Questions> {
         let known = self.state.questions().answer(&answer.id).cloned();
         let waiting = self.own().answering.remove(&answer.id).unwrap_or_default();
         // Without an answer in the state, whoever asked had ended before this record.
-        let counted = known.as_ref().map_or(Verdict::Unknown, |_| Verdict::Counted);
+        let counted = known.as_ref().map_or(AnswerOutcome::Unknown, |_| AnswerOutcome::Counted);
         self.tell_of_answer(waiting.first, counted);
-        let too_late = known.as_ref().map_or(Verdict::Unknown, late);
+        let too_late = known.as_ref().map_or(AnswerOutcome::Unknown, late);
         for request in waiting.late {
             self.tell_of_answer(Some(request), too_late.clone());
         }
@@ -302,9 +302,9 @@ impl Desk<'_, Questions> {
         }
     }
 
-    fn tell_of_answer(&mut self, request: Option<u64>, verdict: Verdict) {
+    fn tell_of_answer(&mut self, request: Option<u64>, outcome: AnswerOutcome) {
         if let Some(request) = request {
-            self.act(Action::TellAnswerer { request, verdict });
+            self.act(Action::TellAnswerer { request, outcome });
         }
     }
 
@@ -360,10 +360,10 @@ impl Desk<'_, Questions> {
     }
 }
 
-fn late(first: &Answered) -> Verdict {
+fn late(first: &Answered) -> AnswerOutcome {
     let Answered { answer, at_ms, .. } = first;
     let by = answer.by.clone().unwrap_or_else(|| "a person".to_owned());
-    Verdict::Late { by, at_ms: *at_ms, allowed: answer.allowed }
+    AnswerOutcome::Late { by, at_ms: *at_ms, allowed: answer.allowed }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::spec::acceptance::Acceptance;
 use crate::spec::hooks::{Hook, HookFinished};
 use crate::spec::{Join, Limits, OutputFormat, TaskSpec, Work};
 use crate::template::Known;
-use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer, Verdict};
+use crate::turn::question::{AnswerOutcome, ApprovalAsked, ApprovalKind, PersonsAnswer};
 use crate::turn::{AgentEnded, Cause, CheckPlace, Outcome};
 
 pub(super) fn name(text: &str) -> Name {
@@ -137,7 +137,7 @@ pub(super) struct World {
     /// The answers that are left for the next process.
     pub(super) answers: Vec<PersonsAnswer>,
     /// What became of the answers, by the number of the request.
-    pub(super) verdicts: BTreeMap<u64, Verdict>,
+    pub(super) answer_outcomes: BTreeMap<u64, AnswerOutcome>,
     /// True if a person answered or cancelled something while the run was pausing.
     is_late: bool,
     /// Number of answers given so far.
@@ -204,7 +204,7 @@ impl World {
             spawned: Vec::new(),
             epoch: 1,
             answers: Vec::new(),
-            verdicts: BTreeMap::new(),
+            answer_outcomes: BTreeMap::new(),
             is_late: false,
             given: 0,
             is_healed: false,
@@ -826,8 +826,8 @@ impl World {
                     }
                 }
                 Action::Define(_) => {}
-                Action::TellAnswerer { request, verdict } => {
-                    let told = self.verdicts.insert(request, verdict);
+                Action::TellAnswerer { request, outcome } => {
+                    let told = self.answer_outcomes.insert(request, outcome);
                     assert_eq!(told, None, "{request} was told twice\n{}", self.story());
                 }
                 Action::Notify { .. } => self.pending.push(Pending::Notified),

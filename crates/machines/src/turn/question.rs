@@ -158,10 +158,10 @@ pub struct PersonsAnswer {
     pub by: String,
 }
 
-/// What became of an answer.
+/// The outcome of a person's answer for the one who gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum AnswerOutcome {
     /// It is the answer of the question, and durable.
     Counted,
     /// Another one came first.

@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::id::Name;
-    use crate::permission::{Permissions, Rule, Verdict};
+    use crate::permission::{PermissionDecision, Permissions, Rule};
     use crate::schema::Schema;
     use crate::tool::Ending;
     use crate::tool::files::tests::Bench;
@@ -324,27 +324,34 @@ mod tests {
         };
         let serde = subject("serde", "map");
         for allow in ["own", "own(serde*)", "own(serde map)", "own(cargo test -p serde*)"] {
-            assert_eq!(judged(&[allow], &[], &serde), Verdict::Allow, "{allow}");
+            assert_eq!(judged(&[allow], &[], &serde), PermissionDecision::Allow, "{allow}");
         }
         for allow in ["own(serde)", "own(map*)", "own(tokio*)", "bash", "bash(cargo test*)"] {
-            assert_eq!(judged(&[allow], &[], &serde), Verdict::Ask, "{allow}");
+            assert_eq!(judged(&[allow], &[], &serde), PermissionDecision::Ask, "{allow}");
         }
         // A value that looks like two is one.
         for package in ["serde map", "serde; rm", "serde\nmap", ""] {
-            let verdict = judged(&["own(serde map)", "own(serde*)"], &[], &subject(package, "map"));
-            assert_eq!(verdict, Verdict::Ask, "{package}");
+            let decision =
+                judged(&["own(serde map)", "own(serde*)"], &[], &subject(package, "map"));
+            assert_eq!(decision, PermissionDecision::Ask, "{package}");
         }
-        for (deny, verdict) in [
-            ("own(serde*)", Verdict::Deny),
-            ("own(map)", Verdict::Deny),
-            ("own(cargo*)", Verdict::Deny),
-            ("own(*--quiet*)", Verdict::Deny),
-            ("own(tokio*)", Verdict::Allow),
+        for (deny, decision) in [
+            ("own(serde*)", PermissionDecision::Deny),
+            ("own(map)", PermissionDecision::Deny),
+            ("own(cargo*)", PermissionDecision::Deny),
+            ("own(*--quiet*)", PermissionDecision::Deny),
+            ("own(tokio*)", PermissionDecision::Allow),
         ] {
-            assert_eq!(judged(&["own"], &[deny], &serde), verdict, "{deny}");
+            assert_eq!(judged(&["own"], &[deny], &serde), decision, "{deny}");
         }
-        assert_eq!(judged(&["own"], &["own(a b)"], &subject("a b", "map")), Verdict::Deny);
-        assert_eq!(judged(&["own"], &["own(rm *)"], &subject("x", "rm y")), Verdict::Deny);
-        assert_eq!(judged(&["own"], &["own(rm *)"], &serde), Verdict::Allow);
+        assert_eq!(
+            judged(&["own"], &["own(a b)"], &subject("a b", "map")),
+            PermissionDecision::Deny
+        );
+        assert_eq!(
+            judged(&["own"], &["own(rm *)"], &subject("x", "rm y")),
+            PermissionDecision::Deny
+        );
+        assert_eq!(judged(&["own"], &["own(rm *)"], &serde), PermissionDecision::Allow);
     }
 }

@@ -180,8 +180,8 @@ impl Supervisor {
                 });
             }
             Action::EndHook => state.hook.cancel(),
-            Action::TellAnswerer { request, verdict } => {
-                self.services.verdicts.answer(&request, verdict);
+            Action::TellAnswerer { request, outcome } => {
+                self.services.answer_outcomes.answer(&request, outcome);
             }
             Action::Notify { command, question } => {
                 let (services, myself) = (self.services.clone(), myself.clone());

@@ -10,12 +10,12 @@ use crate::config::shape::kinds::{
     TOKENS, VARIABLES, WORDS, words_of,
 };
 use crate::config::shape::{Kind, List, Named, sections, words};
-use crate::permission::{NonInteractive, Verdict};
+use crate::permission::{NonInteractive, PermissionDecision};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
 use crate::spec::sandbox::SandboxMode;
 use crate::spec::{OnFailure, OnUnknown, OutputFormat};
 
-words! { RestartStrategy Verdict NonInteractive OnFailure OnUnknown OutputFormat }
+words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
@@ -110,7 +110,7 @@ sections! {
     Permissions {
         /// The answer to calls that no rule matches: `allow`, `ask` (a person is asked first) or
         /// `deny`.
-        default: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
+        default: PermissionDecision = PermissionDecision::Ask, words_of::<PermissionDecision>(&[]);
         /// Calls that are allowed without a question.
         allow: List<String> = Vec::new(), PERMISSIONS;
         /// Calls about which a person is asked.
@@ -119,11 +119,11 @@ sections! {
         deny: List<String> = Vec::new(), PERMISSIONS;
         /// The answer to a call of `bash` that no rule matches, in place of `default = "ask"`, while
         /// the sandbox keeps the command: `allow` lets it run without a question.
-        sandboxed: Verdict = Verdict::Ask, words_of::<Verdict>(&[]);
+        sandboxed: PermissionDecision = PermissionDecision::Ask, words_of::<PermissionDecision>(&[]);
         /// The answer to tasks that are added to a run (`run --plan`, the tool `propose_tasks`): `ask`,
         /// they wait for the approval of a person, `allow`, or `deny`. Tasks that an agent proposes and
         /// that do more than `delegate` could are asked about also where the file says `allow`.
-        plan: Verdict = Verdict::Ask, words_of::<Verdict>(&[]), gives "conflict";
+        plan: PermissionDecision = PermissionDecision::Ask, words_of::<PermissionDecision>(&[]), gives "conflict";
         /// The answer to a question when there is no terminal: `deny`, and the agent receives the
         /// reason; `pause`, the agent waits until a person answers with `callsheet approve` or
         /// `callsheet reject`; or `allow`.

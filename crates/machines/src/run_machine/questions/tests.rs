@@ -11,7 +11,7 @@ use crate::run_machine::testing::{Script, Step, World, name, task};
 use crate::run_machine::tests::{random_rules, timeless};
 use crate::run_machine::{CancelTarget, Finish};
 use crate::spec::{Approval, Join, Limits, OnTimeout, TaskSpec, Work};
-use crate::turn::question::{BY_TIMEOUT, Verdict};
+use crate::turn::question::{AnswerOutcome, BY_TIMEOUT};
 
 fn keep_going() -> Limits {
     Limits { fail_fast: false, max_concurrency: 2, ..Limits::default() }
@@ -121,16 +121,18 @@ fn the_first_answer_counts_and_the_others_are_told_of_it() {
     until_asked(&mut world, 1);
     let id = world.open_questions().remove(0);
     let unknown = world.answer("nothing", true);
-    assert_eq!(world.verdicts.remove(&unknown), Some(Verdict::Unknown));
+    assert_eq!(world.answer_outcomes.remove(&unknown), Some(AnswerOutcome::Unknown));
     let first = world.answer(&id, true);
     // On its way, and then durable.
     let second = world.answer(&id, false);
-    assert!(world.verdicts.is_empty(), "nobody is told before it is durable");
+    assert!(world.answer_outcomes.is_empty(), "nobody is told before it is durable");
     while world.step_without_people() {}
     let third = world.answer(&id, false);
-    assert_eq!(world.verdicts[&first], Verdict::Counted);
+    assert_eq!(world.answer_outcomes[&first], AnswerOutcome::Counted);
     for late in [second, third] {
-        let Verdict::Late { by, allowed, .. } = &world.verdicts[&late] else { panic!("{late}") };
+        let AnswerOutcome::Late { by, allowed, .. } = &world.answer_outcomes[&late] else {
+            panic!("{late}")
+        };
         assert_eq!((by.as_str(), *allowed), (&*format!("person {first}"), true));
     }
     assert_eq!(state(&world, "gate"), TaskState::Completed);
@@ -204,7 +206,7 @@ fn a_cancelled_task_or_run_withdraws_its_questions() {
         assert_eq!(state(&world, "gate"), TaskState::Cancelled);
         assert!(world.state.questions().is_empty());
         let late = world.answer(&id, true);
-        assert_eq!(world.verdicts[&late], Verdict::Closing, "the run has ended");
+        assert_eq!(world.answer_outcomes[&late], AnswerOutcome::Closing, "the run has ended");
     }
 }
 

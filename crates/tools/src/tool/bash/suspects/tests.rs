@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::message::Json;
-use crate::permission::{Permissions, Rule, Subject, Verdict};
+use crate::permission::{PermissionDecision, Permissions, Rule, Subject};
 use crate::tool::bash::tools;
 use crate::tool::workspace::Workspace;
 
@@ -111,7 +111,7 @@ fn permissions() -> Permissions {
     Permissions { allow: rules(&allow), deny: rules(&["bash(rm *)"]), ..Permissions::default() }
 }
 
-fn verdict(permissions: &Permissions, line: &str) -> Verdict {
+fn decision(permissions: &Permissions, line: &str) -> PermissionDecision {
     permissions.judge(NAME, &subject(line)).0
 }
 
@@ -127,7 +127,12 @@ fn subject(line: &str) -> Subject {
 fn a_denied_command_is_found_wherever_it_stands() {
     let permissions = permissions();
     for line in HIDDEN {
-        assert_eq!(verdict(&permissions, line), Verdict::Deny, "{line}: {:?}", suspects(line));
+        assert_eq!(
+            decision(&permissions, line),
+            PermissionDecision::Deny,
+            "{line}: {:?}",
+            suspects(line)
+        );
     }
 }
 
@@ -148,7 +153,12 @@ fn other_words_are_no_commands() {
         "ls # rm x",
         "for rm in x; do ls; done",
     ] {
-        assert_ne!(verdict(&permissions, line), Verdict::Deny, "{line}: {:?}", suspects(line));
+        assert_ne!(
+            decision(&permissions, line),
+            PermissionDecision::Deny,
+            "{line}: {:?}",
+            suspects(line)
+        );
     }
 }
 
@@ -204,10 +214,10 @@ fn random_nesting_hides_no_denied_command() {
             let quoted = format!("'{}'", line.replace('\'', "'\\''"));
             line = AROUND[random(AROUND.len())].replace('%', &line).replace('Q', &quoted);
         }
-        match verdict(&permissions, &line) {
-            Verdict::Deny => denied += 1,
-            Verdict::Ask => asked += 1,
-            Verdict::Allow => panic!("allowed: {line}"),
+        match decision(&permissions, &line) {
+            PermissionDecision::Deny => denied += 1,
+            PermissionDecision::Ask => asked += 1,
+            PermissionDecision::Allow => panic!("allowed: {line}"),
         }
     }
     assert!(denied > asked * 20, "{denied} denied, {asked} asked");
@@ -231,5 +241,5 @@ fn what_is_too_much_to_read_is_denied() {
         );
     }
     let long = format!("{}ls", "A=1 ".repeat(40_000));
-    assert_eq!(verdict(&permissions(), &long), Verdict::Deny);
+    assert_eq!(decision(&permissions(), &long), PermissionDecision::Deny);
 }

@@ -99,9 +99,9 @@ struct Question {
     refused: u32,
 }
 
-/// What is believed of the refusals of one provider.
+/// Learns from the refusals of one provider whether they show a limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Verdict {
+pub(super) struct LimitDetector {
     belief: Belief,
     share: f64,
     last: Option<Duration>,
@@ -112,7 +112,7 @@ pub(super) struct Verdict {
     question: Option<Question>,
 }
 
-impl Default for Verdict {
+impl Default for LimitDetector {
     fn default() -> Self {
         Self {
             belief: Belief::Unknown,
@@ -125,7 +125,7 @@ impl Default for Verdict {
     }
 }
 
-impl Verdict {
+impl LimitDetector {
     /// Takes note of a refusal.
     pub(super) fn refused(&mut self, now: Duration, refused: Refused) -> Says {
         // Calls that were under way at the refusal before say the same once more.
@@ -258,23 +258,23 @@ mod tests {
 
     #[test]
     fn one_call_asks_and_its_answer_decides() {
-        let mut verdict = Verdict::default();
-        assert_eq!(verdict.refused(MS * 100, refused(100)), Says::AskOne);
-        assert_eq!(verdict.holds_until(), Some(MS * 110));
-        assert_eq!(verdict.refused(MS * 101, refused(101)), Says::Nothing, "it was under way");
-        assert!(verdict.start(MS * 110) && !verdict.give_up(MS * 110));
-        assert_eq!(verdict.holds_until(), Some(MS * 218));
-        let mut limited = verdict;
+        let mut detector = LimitDetector::default();
+        assert_eq!(detector.refused(MS * 100, refused(100)), Says::AskOne);
+        assert_eq!(detector.holds_until(), Some(MS * 110));
+        assert_eq!(detector.refused(MS * 101, refused(101)), Says::Nothing, "it was under way");
+        assert!(detector.start(MS * 110) && !detector.give_up(MS * 110));
+        assert_eq!(detector.holds_until(), Some(MS * 218));
+        let mut limited = detector;
         for (at, says) in [(112, Says::Nothing), (124, Says::Nothing), (136, Says::Limit)] {
             let asked = Refused { asked: true, ..refused(at) };
             assert_eq!(limited.refused(MS * at, asked), says);
             limited.start(MS * (at + 10));
         }
         assert_eq!(limited.holds_until(), None);
-        let mut late = verdict;
+        let mut late = detector;
         assert!(late.give_up(MS * 218), "a model that thinks refuses nothing");
-        assert!(!verdict.taken(false) && verdict.taken(true));
-        for mut noise in [verdict, late] {
+        assert!(!detector.taken(false) && detector.taken(true));
+        for mut noise in [detector, late] {
             assert_eq!(noise.holds_until(), None);
             assert_eq!(noise.refused(MS * 300, refused(300)), Says::Nothing);
         }
@@ -283,8 +283,8 @@ mod tests {
     #[test]
     fn headers_decide_without_a_question() {
         let left = |left| Refused { left: Some(left), ..refused(100) };
-        assert_eq!(Verdict::default().refused(MS * 100, left(0)), Says::Limit);
-        let mut noise = Verdict::default();
+        assert_eq!(LimitDetector::default().refused(MS * 100, left(0)), Says::Limit);
+        let mut noise = LimitDetector::default();
         assert_eq!(noise.refused(MS * 100, left(9)), Says::Nothing);
         assert_eq!(noise.refused(MS * 200, refused(200)), Says::Nothing);
         assert_eq!(noise.refused(MS * 300, left(0)), Says::Limit);
@@ -292,51 +292,51 @@ mod tests {
 
     #[test]
     fn noise_that_refuses_nearly_everything_is_a_limit() {
-        let mut verdict = Verdict::default();
-        verdict.refused(MS * 100, refused(100));
-        verdict.start(MS * 110);
-        assert!(verdict.taken(true));
+        let mut detector = LimitDetector::default();
+        detector.refused(MS * 100, refused(100));
+        detector.start(MS * 110);
+        assert!(detector.taken(true));
         // One of four is noise, however long.
         for at in 0..400 {
             let at = 200 + at * 10;
-            assert_eq!(verdict.refused(MS * at, refused(at)), Says::Nothing);
-            (0..3).for_each(|_| assert!(!verdict.taken(false)));
+            assert_eq!(detector.refused(MS * at, refused(at)), Says::Nothing);
+            (0..3).for_each(|_| assert!(!detector.taken(false)));
         }
         // Many at the same moment count as one.
         for _ in 0..100 {
-            assert_eq!(verdict.refused(MS * 5_000, refused(5_000)), Says::Nothing);
+            assert_eq!(detector.refused(MS * 5_000, refused(5_000)), Says::Nothing);
         }
         let says: Vec<Says> = (0..20)
             .map(|n| 5_010 + n * 10)
-            .map(|at| verdict.refused(MS * at, refused(at)))
+            .map(|at| detector.refused(MS * at, refused(at)))
             .collect();
         assert!(says.contains(&Says::Limit), "{says:?}");
     }
 
     #[test]
     fn under_a_learned_pace_only_early_refusals_are_asked_about() {
-        let mut verdict = Verdict::default();
+        let mut detector = LimitDetector::default();
         let early = |at, is_early| Refused { is_early: Some(is_early), ..refused(at) };
-        assert_eq!(verdict.refused(MS * 100, early(100, true)), Says::Limit);
-        assert_eq!(verdict.refused(MS * 200, early(200, false)), Says::Limit);
-        assert_eq!(verdict.refused(MS * 300, early(300, true)), Says::Limit);
+        assert_eq!(detector.refused(MS * 100, early(100, true)), Says::Limit);
+        assert_eq!(detector.refused(MS * 200, early(200, false)), Says::Limit);
+        assert_eq!(detector.refused(MS * 300, early(300, true)), Says::Limit);
         let old = Refused { is_old: true, ..early(301, true) };
-        assert_eq!(verdict.refused(MS * 301, old), Says::Limit);
-        assert_eq!(verdict.refused(MS * 400, early(400, true)), Says::AskOne);
+        assert_eq!(detector.refused(MS * 301, old), Says::Limit);
+        assert_eq!(detector.refused(MS * 400, early(400, true)), Says::AskOne);
         // Few lose little by a pause, and the first call after a pause has asked already.
         for few in
             [Refused { others: 1, ..refused(500) }, Refused { is_first: true, ..refused(500) }]
         {
-            assert_eq!(Verdict::default().refused(MS * 500, few), Says::Limit);
+            assert_eq!(LimitDetector::default().refused(MS * 500, few), Says::Limit);
         }
     }
 
     #[test]
     fn what_was_believed_long_ago_is_asked_again() {
-        let mut verdict = Verdict::default();
+        let mut detector = LimitDetector::default();
         let noise = Refused { left: Some(9), ..refused(100) };
-        assert_eq!(verdict.refused(MS * 100, noise), Says::Nothing);
-        assert_eq!(verdict.refused(MS * 60_000, refused(60_000)), Says::Nothing);
-        assert_eq!(verdict.refused(MS * 130_000, refused(130_000)), Says::AskOne);
+        assert_eq!(detector.refused(MS * 100, noise), Says::Nothing);
+        assert_eq!(detector.refused(MS * 60_000, refused(60_000)), Says::Nothing);
+        assert_eq!(detector.refused(MS * 130_000, refused(130_000)), Says::AskOne);
     }
 }
