@@ -18,7 +18,7 @@ use crate::journal::repair::torn::{self, Cut, CutError};
 use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::report;
-use crate::run::outlook::{self, Prospect};
+use crate::run::resume_forecast::{self, TaskForecast};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
 use crate::show::log_line::cut;
@@ -26,7 +26,7 @@ use crate::show::log_line::cut;
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
 
-/// The most characters of a reason in an outlook; models may have written it.
+/// The most characters of a reason in a forecast; models may have written it.
 const WIDEST: usize = 1_000;
 
 pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
@@ -72,9 +72,10 @@ fn resume(
     let mut config = None;
     if verb.accept_changes && is_changed(project, created, &sources) {
         let (before, now) = both(project, created, &run, (&verb.trusting).into())?;
-        let prospects =
-            stopped.outlook(&before, &now).map_err(|error| refused(project, Some(&run), &error))?;
-        if stopped.completed().is_none() || !prospects.iter().all(Prospect::stands) {
+        let forecasts = stopped
+            .forecast(&before, &now)
+            .map_err(|error| refused(project, Some(&run), &error))?;
+        if stopped.completed().is_none() || !forecasts.iter().all(TaskForecast::stands) {
             stopped = stopped
                 .accept(&before, &now)
                 .map_err(|error| refused(project, Some(&run), &error))?;
@@ -129,9 +130,9 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
     }
     let sources = project.sources().of_run(created, &run.place());
     let mut able = Exit::Done;
-    let prospects = if verb.accept_changes && is_changed(project, created, &sources) {
+    let forecasts = if verb.accept_changes && is_changed(project, created, &sources) {
         let (before, now) = both(project, created, run, (&verb.trusting).into())?;
-        outlook::accepting(&**run, &state, &before, &now)
+        resume_forecast::accepting(&**run, &state, &before, &now)
             .map_err(|error| refused(project, Some(run), &error))?
     } else {
         let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
@@ -143,19 +144,19 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
         }
         let trusted = config.as_ref().filter(|config| trust::is_trusted(config));
         note_changes(project, created, &sources, trusted);
-        outlook::as_recorded(&**run, &state, config.as_ref(), retry.as_ref())
+        resume_forecast::as_recorded(&**run, &state, config.as_ref(), retry.as_ref())
             .map_err(|error| refused(project, Some(run), &error))?
     };
-    let widest = prospects.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
-    let line = |p: &Prospect| match verb.json {
+    let widest = forecasts.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
+    let line = |p: &TaskForecast| match verb.json {
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
         false => {
             let why = cut(&p.why, WIDEST);
             let task = printable::padded(p.task.as_str(), widest);
-            format!("{task}  {:7}  {why}\n", p.verdict.as_str())
+            format!("{task}  {:7}  {why}\n", p.fate.as_str())
         }
     };
-    let lines: String = prospects.iter().map(line).collect();
+    let lines: String = forecasts.iter().map(line).collect();
     match if verb.json { say_json(&lines) } else { say(&lines) } {
         Exit::Done => Ok(able),
         disk => Ok(disk),

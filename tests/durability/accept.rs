@@ -80,11 +80,11 @@ fn states(ended: &Ended) -> Vec<String> {
     state.tasks().map(|(_, task)| task.state.as_str().to_owned()).collect()
 }
 
-fn prospects(setup: &Setup, dir: &RunDir, text: &str) -> Vec<String> {
+fn forecasts(setup: &Setup, dir: &RunDir, text: &str) -> Vec<String> {
     let stopped = StoppedRun::open(dir, Cut::Torn).expect("taken up");
     let before = stopped.config(setup.sources()).expect("recorded");
-    let prospects = stopped.outlook(&before, &setup.config(text)).expect("a plan");
-    prospects.iter().map(|p| format!("{} {}: {}", p.task, p.verdict.as_str(), p.why)).collect()
+    let forecasts = stopped.forecast(&before, &setup.config(text)).expect("a plan");
+    forecasts.iter().map(|p| format!("{} {}: {}", p.task, p.fate.as_str(), p.why)).collect()
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn only_what_is_made_from_something_else_is_run_again() {
 
     // A prompt: the first stands, the second is another, and so the third.
     let text = chain("one", "2", "Help.");
-    let said = prospects(&setup, &dir, &text);
+    let said = forecasts(&setup, &dir, &text);
     assert_eq!(
         said,
         [
@@ -135,7 +135,7 @@ async fn only_what_is_made_from_something_else_is_run_again() {
 
     // An agent that it may delegate to counts.
     let text = chain("one", "shout", "Help well.");
-    assert_eq!(prospects(&setup, &dir, &text)[0], "one runs: changed: agents.b.instructions");
+    assert_eq!(forecasts(&setup, &dir, &text)[0], "one runs: changed: agents.b.instructions");
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
     assert_eq!(states(&ended), ["completed", "reused", "reused", "reused"]);
     assert_eq!(fake.count(), 12);
@@ -158,7 +158,7 @@ async fn what_is_at_work_goes_on_if_nothing_that_it_is_made_from_has_changed() {
             "{}[tasks.more]\nagent = 'c'\nprompt = 'more'\n",
             chain("one", prompt, "Help.")
         );
-        let said = prospects(&setup, &dir, &text);
+        let said = forecasts(&setup, &dir, &text);
         assert_eq!(said[4], "more runs: it is new");
         assert_eq!(
             said[2].starts_with("three goes on: agent `three` is in turn 1"),
@@ -193,7 +193,7 @@ async fn a_task_that_failed_or_is_gone_is_no_obstacle() {
     let gone = "[tasks.gone]\nagent = 'a'\nprompt = 'gone'\n";
     let old = setup.run(&text("bad", gone)).await;
     assert_eq!(old.completed().status, RunStatus::Failed);
-    let said = prospects(&setup, &old.dir, &text("good", ""));
+    let said = forecasts(&setup, &old.dir, &text("good", ""));
     assert_eq!(said[1], "second runs: it failed");
     let ended = Ended::of(setup.accept(&old.dir, &text("good", "")).await).await;
     assert_eq!(ended.completed().status, RunStatus::Completed);
@@ -300,7 +300,7 @@ async fn what_is_half_done_goes_on_once_its_dependencies_have_given_the_same() {
     for (make, same) in [("it again", true), ("that", false)] {
         let (setup, fake, dir) = stopped_half_way().await;
         let text = half_done(make, ASIDE);
-        let said = prospects(&setup, &dir, &text);
+        let said = forecasts(&setup, &dir, &text);
         assert_eq!(
             said[1],
             "use depends: on the output of `make`: if that is unchanged it continues (agent `use` \
@@ -395,7 +395,7 @@ async fn agents_of_a_held_task_end_because_of_what_ended_it() {
 async fn a_task_that_is_gone_is_cancelled_with_its_children() {
     let (setup, fake, dir) = stopped_half_way().await;
     let text = half_done("it", "");
-    let said = prospects(&setup, &dir, &text);
+    let said = forecasts(&setup, &dir, &text);
     assert_eq!(
         said[2],
         "aside removed: it is no longer in the file: agent `aside` is cancelled with 1 child"
@@ -417,7 +417,7 @@ async fn another_preset_is_no_other_task() {
     let (setup, fake, dir) = stopped_half_way().await;
     let preset = format!("{ASIDE}\n[compaction]\npreset = \"turn-window\"");
     let text = half_done("it", &preset);
-    let said = prospects(&setup, &dir, &text);
+    let said = forecasts(&setup, &dir, &text);
     assert!(said[0].starts_with("make reused"), "{said:?}");
     assert_eq!(
         said[1],
@@ -440,7 +440,7 @@ async fn a_fan_out_whose_instances_may_be_reused_does_not_wait() {
     };
     let setup = Setup::new();
     let old = setup.run(&text("echo 1", "")).await;
-    let said = prospects(&setup, &old.dir, &text("echo 2", "")).join("\n");
+    let said = forecasts(&setup, &old.dir, &text("echo 2", "")).join("\n");
     let expected = "first runs: changed: run\n\
         each depends: on the output of `first`: instances that are made from the same are reused\n\
         some runs: `some[2]` runs, its other instances are reused\n\

@@ -51,10 +51,10 @@ fn a_failed_command_begins_again_and_what_completed_is_kept() {
     let again = follow(&desk, &failed.out, "try again:");
     assert_eq!(again.code, 8, "{}", again.err);
     desk.write("mended", "");
-    let outlook = desk.good(&["resume", "--explain", "--retry-failed"]);
-    assert!(outlook.contains("kept   reused"), "{outlook}");
-    assert!(outlook.contains("bad    runs     it failed: command_failed"), "{outlook}");
-    assert!(outlook.contains("after  runs"), "{outlook}");
+    let forecast = desk.good(&["resume", "--explain", "--retry-failed"]);
+    assert!(forecast.contains("kept   reused"), "{forecast}");
+    assert!(forecast.contains("bad    runs     it failed: command_failed"), "{forecast}");
+    assert!(forecast.contains("after  runs"), "{forecast}");
     let done = follow(&desk, &again.out, "try again:");
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);
     assert_eq!(desk.read("starts"), "kept\nbad\nbad\nbad\nafter\n");
@@ -108,7 +108,7 @@ fn a_report_that_saw_a_failure_is_made_again_when_it_is_mended() {
     assert!(again.out.contains("page      reused"), "{}", again.out);
     assert_eq!(desk.read("starts"), "page\nmail\n");
     desk.write("mended", "");
-    let outlook = desk.good(&["resume", "--explain", "--retry-failed"]);
+    let forecast = desk.good(&["resume", "--explain", "--retry-failed"]);
     for says in [
         "build     runs     it failed",
         "count     runs     it completed, and some of its instances run again",
@@ -118,7 +118,7 @@ fn a_report_that_saw_a_failure_is_made_again_when_it_is_mended() {
         "page      depends  on the end of `build`",
         "mail      depends  on the end of `page`",
     ] {
-        assert!(outlook.contains(says), "{says}\n{outlook}");
+        assert!(forecast.contains(says), "{says}\n{forecast}");
     }
     let done = follow(&desk, &again.out, "try again:");
     assert_eq!(done.code, 0, "{}{}", done.out, done.err);

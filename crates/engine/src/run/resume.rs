@@ -1,7 +1,7 @@
 //! Resumes a run from its journal, in a new process.
 
 use super::opening::{Opening, StoppedRun};
-use super::outlook::{self, Prospect, changed_plan};
+use super::resume_forecast::{self, TaskForecast, changed_plan};
 use super::{
     Options, Run, StartError, accepted, attempts_are_whole, blocking, fork, recorded_plan, services,
 };
@@ -29,8 +29,8 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what
     /// was recorded.
-    pub fn outlook(&self, before: &Config, now: &Config) -> Result<Vec<Prospect>, StartError> {
-        outlook::accepting(self.dir(), self.state(), before, now)
+    pub fn forecast(&self, before: &Config, now: &Config) -> Result<Vec<TaskForecast>, StartError> {
+        resume_forecast::accepting(self.dir(), self.state(), before, now)
     }
 
     /// Makes the run resume with `now`. When a task's turn comes, its result is kept, or its

@@ -1,7 +1,7 @@
 //! The first records of a run that is opened again: the configuration that it accepts, the tasks
 //! that begin again, and the agents that continue although they had ended.
 //!
-//! Pure. A resume appends these records, and an outlook applies them to a copy of the state.
+//! Pure. A resume appends these records, and the forecast of a resume applies them to a copy of the state.
 
 use std::collections::HashSet;
 

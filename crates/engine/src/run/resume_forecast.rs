@@ -3,16 +3,16 @@
 //! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
 //! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
 
-mod foresight;
-mod prospect;
+mod run_forecast;
+mod task_forecast;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use serde_json::Map;
 
-use self::foresight::foresee;
-pub use self::prospect::{Prospect, Verdict};
+use self::run_forecast::forecast_run;
+pub use self::task_forecast::{TaskFate, TaskForecast};
 use super::commands::{self, Command};
 use super::{Options, StartError, accepted, plan_of, recorded_plan};
 use crate::config::Config;
@@ -30,7 +30,7 @@ use crate::template::Known;
 use crate::turn::Program;
 use crate::turn::content::Content;
 
-/// Returns the prospects of a run that resumes with its recorded configuration. `config` is `None`
+/// Returns the forecast of each task of a run that resumes with its recorded configuration. `config` is `None`
 /// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
 ///
 /// # Errors
@@ -40,43 +40,46 @@ pub fn as_recorded(
     state: &RunState,
     config: Option<&Config>,
     retry: Option<&Retry>,
-) -> Result<Vec<Prospect>, StartError> {
+) -> Result<Vec<TaskForecast>, StartError> {
     let commands = commands::under_way(run, state, |task| asks(config, task))?;
     let reopening = retry.cloned().map_or(Reopening::AsRecorded, Reopening::Retrying);
     let opened = reopening.state_after(state)?;
-    let foreseen = match (config, state.created()) {
+    let forecast = match (config, state.created()) {
         (Some(config), Some(created)) => {
             let tasks = created.tasks.iter().map(|task| task.name.to_string()).collect();
             let plan = recorded_plan(config, &Options { tasks, ..Options::default() })?;
             // A run whose outputs cannot be read does not resume; the caller reports that.
             let outputs = super::values::of_ended(run, &opened, plan.tasks(), config.grows()).ok();
-            let foresee = |outputs| {
+            let forecast_run = |outputs| {
                 let results = run.results_place();
-                foresee(results, opened.clone(), plan, config, created, outputs, &commands)
+                forecast_run(results, opened.clone(), plan, config, created, outputs, &commands)
             };
-            outputs.map(foresee).transpose()?
+            outputs.map(forecast_run).transpose()?
         }
         (None, _) | (_, None) => None,
     };
     let begins: HashSet<&Name> = retry.iter().flat_map(|retry| &retry.tasks).collect();
-    let prospect = |(name, before): (&Name, &TaskStatus)| {
+    let of_task = |(name, before): (&Name, &TaskStatus)| {
         let status = opened.task(name).unwrap_or(before);
         if status.state != before.state {
             let is_reopened = retry.is_some_and(|_| !begins.contains(name));
-            return Prospect::new(name, begins_again(&opened, name, status, before, is_reopened));
+            return TaskForecast::new(
+                name,
+                begins_again(&opened, name, status, before, is_reopened),
+            );
         }
-        let foreseen = foreseen.as_ref().and_then(|foreseen| foreseen.state().task(name));
-        let foreseen = match foreseen {
+        let forecast = forecast.as_ref().and_then(|forecast| forecast.state().task(name));
+        let forecast = match forecast {
             Some(then) if then.state != status.state => changes(then, commands.get(name)),
             _ => None,
         };
         let or_same = || unchanged(state, name, status, commands.get(name));
-        Prospect::new(name, foreseen.unwrap_or_else(or_same))
+        TaskForecast::new(name, forecast.unwrap_or_else(or_same))
     };
-    Ok(state.tasks().map(prospect).collect())
+    Ok(state.tasks().map(of_task).collect())
 }
 
-/// Returns the verdict on a task that begins again because it failed before, or that is reopened because it
+/// Returns the fate of a task that begins again because it failed before, or that is reopened because it
 /// follows from one that does.
 fn begins_again(
     opened: &RunState,
@@ -84,7 +87,7 @@ fn begins_again(
     status: &TaskStatus,
     before: &TaskStatus,
     is_reopened: bool,
-) -> (Verdict, String) {
+) -> (TaskFate, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
     let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
@@ -101,48 +104,48 @@ fn begins_again(
                 ),
                 None => format!("on the end of `{on}`: it is decided again"),
             };
-            return (Verdict::Depends, why);
+            return (TaskFate::Depends, why);
         }
         return match before.state {
             TaskState::Failed | TaskState::Waiting => {
-                (Verdict::Runs, format!("it failed: {reason}"))
+                (TaskFate::Runs, format!("it failed: {reason}"))
             }
             TaskState::Completed | TaskState::Reused if before.instances.is_empty() => {
-                (Verdict::Runs, "it completed, and is named for the retry".to_owned())
+                (TaskFate::Runs, "it completed, and is named for the retry".to_owned())
             }
             TaskState::Completed | TaskState::Reused => {
-                (Verdict::Runs, "it completed, and some of its instances run again".to_owned())
+                (TaskFate::Runs, "it completed, and some of its instances run again".to_owned())
             }
-            state => (Verdict::Runs, format!("it was {}: {reason}", state.as_str())),
+            state => (TaskFate::Runs, format!("it was {}: {reason}", state.as_str())),
         };
     }
     if open_before.is_some() {
         // What it is made from may change.
         return unchanged(opened, name, status, None);
     }
-    (Verdict::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
+    (TaskFate::GoesOn, format!("{}; it was cut short: {reason}", at_work(opened, status)))
 }
 
-/// Returns the verdict on a task whose state a resume changes before any agent works.
-fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(Verdict, String)> {
+/// Returns the fate of a task whose state a resume changes before any agent works.
+fn changes(then: &TaskStatus, command: Option<&Command>) -> Option<(TaskFate, String)> {
     let failure = || then.failure.as_ref().map(ToString::to_string).unwrap_or_default();
     match then.state {
         TaskState::Waiting if then.question.is_some() => {
-            Some((Verdict::Waits, "it asks a person".to_owned()))
+            Some((TaskFate::Waits, "it asks a person".to_owned()))
         }
         TaskState::Waiting => {
             let (attempt, next) = (then.attempt, then.attempt + 1);
             let why = format!("attempt {next} is next: attempt {attempt} failed: {}", failure());
-            Some((Verdict::Runs, why))
+            Some((TaskFate::Runs, why))
         }
-        TaskState::Failed => Some((Verdict::Fails, failure())),
+        TaskState::Failed => Some((TaskFate::Fails, failure())),
         TaskState::Cancelled | TaskState::Skipped => {
             let reason = then.reason.clone().unwrap_or_default();
             Some(match &then.because {
                 Some(on) if command.is_none() => {
-                    (Verdict::Depends, format!("on `{on}`, which fails"))
+                    (TaskFate::Depends, format!("on `{on}`, which fails"))
                 }
-                _ => (Verdict::Stays, reason),
+                _ => (TaskFate::Stays, reason),
             })
         }
         // It begins or continues, as its state so far tells.
@@ -162,34 +165,34 @@ fn asks(config: Option<&Config>, task: &Name) -> bool {
     spec.is_some_and(|spec| spec.on_unknown == OnUnknown::Ask)
 }
 
-/// Returns the verdict on a task whose state a resume leaves as it is.
+/// Returns the fate of a task whose state a resume leaves as it is.
 fn unchanged(
     state: &RunState,
     name: &Name,
     status: &TaskStatus,
     command: Option<&Command>,
-) -> (Verdict, String) {
+) -> (TaskFate, String) {
     let reason = || status.reason.clone().unwrap_or_default();
     match status.state {
-        TaskState::Completed => (Verdict::Reused, format!("attempt {} completed", status.attempt)),
-        TaskState::Reused => (Verdict::Reused, "its result was reused before".to_owned()),
+        TaskState::Completed => (TaskFate::Reused, format!("attempt {} completed", status.attempt)),
+        TaskState::Reused => (TaskFate::Reused, "its result was reused before".to_owned()),
         TaskState::Failed => {
             let failure = status.failure.as_ref().map(ToString::to_string);
-            (Verdict::Stays, format!("it failed: {}", failure.unwrap_or_default()))
+            (TaskFate::Stays, format!("it failed: {}", failure.unwrap_or_default()))
         }
-        TaskState::Skipped => (Verdict::Stays, format!("it was skipped: {}", reason())),
-        TaskState::Cancelled => (Verdict::Stays, format!("it was cancelled: {}", reason())),
+        TaskState::Skipped => (TaskFate::Stays, format!("it was skipped: {}", reason())),
+        TaskState::Cancelled => (TaskFate::Stays, format!("it was cancelled: {}", reason())),
         TaskState::Running => match command.map(Command::fate) {
-            Some(Ok(told)) => (Verdict::GoesOn, told.to_owned()),
-            Some(Err(failure)) => (Verdict::Fails, failure.to_string()),
-            None => (Verdict::GoesOn, at_work(state, status)),
+            Some(Ok(why)) => (TaskFate::GoesOn, why.to_owned()),
+            Some(Err(failure)) => (TaskFate::Fails, failure.to_string()),
+            None => (TaskFate::GoesOn, at_work(state, status)),
         },
         TaskState::Waiting if status.question.is_some() => {
             let message = state.question_of_task(name).map(|question| &*question.asked.message);
             let line = message.and_then(|message| message.lines().next()).unwrap_or_default();
-            (Verdict::Waits, format!("a person is asked: {line}"))
+            (TaskFate::Waits, format!("a person is asked: {line}"))
         }
-        TaskState::Waiting => (Verdict::Runs, format!("attempt {} is next", status.attempt + 1)),
+        TaskState::Waiting => (TaskFate::Runs, format!("attempt {} is next", status.attempt + 1)),
         TaskState::Pending | TaskState::Ready if status.is_held() => {
             let planned = state.created().into_iter().flat_map(|created| &created.tasks);
             let before =
@@ -197,14 +200,14 @@ fn unchanged(
             let is_open = |task: &&Name| state.standing(task) == Standing::Open;
             let names: Vec<_> = before.filter(is_open).map(|task| format!("`{task}`")).collect();
             match names.is_empty() {
-                true => (Verdict::Depends, going_on(state, status, "what it is made from")),
+                true => (TaskFate::Depends, going_on(state, status, "what it is made from")),
                 false => {
                     let what = format!("the output of {}", names.join(", "));
-                    (Verdict::Depends, going_on(state, status, &what))
+                    (TaskFate::Depends, going_on(state, status, &what))
                 }
             }
         }
-        TaskState::Pending | TaskState::Ready => (Verdict::Runs, "it has not begun".to_owned()),
+        TaskState::Pending | TaskState::Ready => (TaskFate::Runs, "it has not begun".to_owned()),
     }
 }
 
@@ -226,7 +229,7 @@ fn at_work(state: &RunState, status: &TaskStatus) -> String {
     }
 }
 
-/// Returns the prospects of a run that resumes with the configuration `now` in place of the
+/// Returns the forecast of each task of a run that resumes with the configuration `now` in place of the
 /// recorded one: in the order of its plan, then the removed tasks. Blocks.
 ///
 /// # Errors
@@ -237,26 +240,28 @@ pub fn accepting(
     state: &RunState,
     before: &Config,
     now: &Config,
-) -> Result<Vec<Prospect>, StartError> {
+) -> Result<Vec<TaskForecast>, StartError> {
     let Some(created) = state.created() else { return Ok(Vec::new()) };
     let plan = changed_plan(created, before, now)?;
     let commands = commands::under_way(run, state, |task| asks(Some(now), task))?;
     let accepted = accept(state, now, &plan)?;
     let results = run.results_place();
-    let foreseen =
-        foresee(results.clone(), accepted, plan.clone(), now, created, Map::new(), &commands)?;
-    let words = Words { run: created.run, results, state, before, now, foreseen };
+    let forecast =
+        forecast_run(results.clone(), accepted, plan.clone(), now, created, Map::new(), &commands)?;
+    let words = Words { run: created.run, results, state, before, now, forecast };
     let then = words.look_back();
     let in_order = plan.tasks().iter().enumerate().map(|(place, task)| {
-        let told = words.of_task(place, task, commands.get(&task.name), &then);
-        let is_moved = told.0 == Verdict::Reused && words.is_moved(task);
-        Prospect { is_moved, ..Prospect::new(&task.name, told) }
+        let fate = words.of_task(place, task, commands.get(&task.name), &then);
+        let is_moved = fate.0 == TaskFate::Reused && words.is_moved(task);
+        TaskForecast { is_moved, ..TaskForecast::new(&task.name, fate) }
     });
     let is_gone = |(name, _): &(&Name, &TaskStatus)| {
         plan.task(*name).is_none() && name.of_instance().is_none()
     };
-    let gone =
-        state.tasks().filter(is_gone).map(|(name, status)| Prospect::removed(state, name, status));
+    let gone = state
+        .tasks()
+        .filter(is_gone)
+        .map(|(name, status)| TaskForecast::removed(state, name, status));
     Ok(in_order.chain(gone).collect())
 }
 
@@ -272,7 +277,7 @@ struct Words<'a> {
     state: &'a RunState,
     before: &'a Config,
     now: &'a Config,
-    foreseen: Forecast,
+    forecast: Forecast,
 }
 
 impl Words<'_> {
@@ -295,38 +300,38 @@ impl Words<'_> {
         then
     }
 
-    /// Returns the verdict on a task of the new plan, and why.
+    /// Returns the fate of a task of the new plan, and why.
     fn of_task(
         &self,
         place: usize,
         task: &TaskSpec,
         command: Option<&Command>,
         then: &BTreeMap<String, Known>,
-    ) -> (Verdict, String) {
-        let Some(status) = self.foreseen.state().task(&task.name) else {
-            return (Verdict::Runs, "it is new".to_owned());
+    ) -> (TaskFate, String) {
+        let Some(status) = self.forecast.state().task(&task.name) else {
+            return (TaskFate::Runs, "it is new".to_owned());
         };
-        if let Some(program) = self.foreseen.begins.get(&place) {
-            return (Verdict::Runs, self.why_anew(task, program, then));
+        if let Some(program) = self.forecast.begins.get(&place) {
+            return (TaskFate::Runs, self.why_anew(task, program, then));
         }
         match status.state {
             TaskState::Reused => self.kept(task),
             // What has fanned out, or is a sub-graph, completes with its parts.
             TaskState::Completed if self.had_output(task) => self.kept(task),
             TaskState::Running if self.fans_out_again(task) => {
-                (Verdict::Runs, self.what_runs(task))
+                (TaskFate::Runs, self.what_runs(task))
             }
             TaskState::Running => self.goes_on(status, command),
             TaskState::Pending | TaskState::Ready => self.depends(task),
             TaskState::Skipped if status.because.is_none() => {
-                (Verdict::Stays, status.reason.clone().unwrap_or_default())
+                (TaskFate::Stays, status.reason.clone().unwrap_or_default())
             }
             TaskState::Completed
             | TaskState::Failed
             | TaskState::Skipped
             | TaskState::Cancelled
             | TaskState::Waiting => {
-                let fallback = || (Verdict::Stays, status.reason.clone().unwrap_or_default());
+                let fallback = || (TaskFate::Stays, status.reason.clone().unwrap_or_default());
                 changes(status, command).unwrap_or_else(fallback)
             }
         }
@@ -340,8 +345,8 @@ impl Words<'_> {
 
     /// Says which instances of a fan-out run.
     fn what_runs(&self, task: &TaskSpec) -> String {
-        let tasks = self.foreseen.machine.plan().tasks();
-        let begins = self.foreseen.begins.keys().filter_map(|place| tasks.get(*place));
+        let tasks = self.forecast.machine.plan().tasks();
+        let begins = self.forecast.begins.keys().filter_map(|place| tasks.get(*place));
         let own = |name: &&Name| name.of_instance() == Some(task.name.as_str());
         let mut instances: Vec<_> = begins.map(|instance| &instance.name).filter(own).collect();
         instances.sort();
@@ -355,10 +360,10 @@ impl Words<'_> {
         }
     }
 
-    fn kept(&self, task: &TaskSpec) -> (Verdict, String) {
+    fn kept(&self, task: &TaskSpec) -> (TaskFate, String) {
         let file = task.output_file.as_ref().filter(|_| self.is_moved(task));
         let moved = file.map(|file| format!("; it is written to {file}")).unwrap_or_default();
-        (Verdict::Reused, format!("nothing that it was made from has changed{moved}"))
+        (TaskFate::Reused, format!("nothing that it was made from has changed{moved}"))
     }
 
     fn had_output(&self, task: &TaskSpec) -> bool {
@@ -373,15 +378,15 @@ impl Words<'_> {
         self.had_output(task) && task.output_file.is_some() && !is_same
     }
 
-    fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (Verdict, String) {
-        if let Some(Ok(told)) = command.map(Command::fate) {
-            return (Verdict::GoesOn, told.to_owned());
+    fn goes_on(&self, status: &TaskStatus, command: Option<&Command>) -> (TaskFate, String) {
+        if let Some(Ok(why)) = command.map(Command::fate) {
+            return (TaskFate::GoesOn, why.to_owned());
         }
         let with = match self.before.compaction == self.now.compaction {
             true => "",
             false => ", from here on with the changed [compaction]",
         };
-        (Verdict::GoesOn, at_work(self.state, status) + with)
+        (TaskFate::GoesOn, at_work(self.state, status) + with)
     }
 
     /// Says why a task begins anew, once its dependencies are known.
@@ -403,28 +408,28 @@ impl Words<'_> {
         }
     }
 
-    /// Returns the verdict on a task that still needs the output of another.
-    fn depends(&self, task: &TaskSpec) -> (Verdict, String) {
-        let is_open = |name: &&Name| self.foreseen.state().standing(name) == Standing::Open;
+    /// Returns the fate of a task that still needs the output of another.
+    fn depends(&self, task: &TaskSpec) -> (TaskFate, String) {
+        let is_open = |name: &&Name| self.forecast.state().standing(name) == Standing::Open;
         let Some(on) = task.depends_on.iter().find(is_open) else {
-            return (Verdict::Runs, "it has not begun".to_owned());
+            return (TaskFate::Runs, "it has not begun".to_owned());
         };
         let what = format!("the output of `{on}`");
         match self.state.task(&task.name) {
             Some(status) if is_half_done(status) => {
-                (Verdict::Depends, going_on(self.state, status, &what))
+                (TaskFate::Depends, going_on(self.state, status, &what))
             }
             Some(status) if status.result().is_some() => {
                 let why =
                     format!("on {what}: if that is unchanged its result is reused, else it runs");
-                (Verdict::Depends, why)
+                (TaskFate::Depends, why)
             }
             // Each of its instances has a result of its own.
             Some(status) if !status.instances.is_empty() => {
                 let why = format!("on {what}: instances that are made from the same are reused");
-                (Verdict::Depends, why)
+                (TaskFate::Depends, why)
             }
-            Some(_) | None => (Verdict::Runs, format!("it waits for `{on}`")),
+            Some(_) | None => (TaskFate::Runs, format!("it waits for `{on}`")),
         }
     }
 

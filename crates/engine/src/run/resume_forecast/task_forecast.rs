@@ -1,14 +1,14 @@
-//! The words of an outlook: what a resume does with a task, and why.
+//! The forecast of one task, in words: its fate in a resume, and why.
 
 use serde::Serialize;
 
 use crate::id::Name;
 use crate::run_state::{RunState, TaskStatus};
 
-/// What a resume does with a task.
+/// The fate of a task in a resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum TaskFate {
     /// Its result is kept, and nothing is paid for it.
     Reused,
     /// It waits for the answer of a person.
@@ -27,8 +27,8 @@ pub enum Verdict {
     Removed,
 }
 
-impl Verdict {
-    /// Returns the verdict in words.
+impl TaskFate {
+    /// Returns the words of the fate.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,13 +44,14 @@ impl Verdict {
     }
 }
 
-/// What a resume does with one task, and why.
+/// The fate of one task in a resume, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Prospect {
+pub struct TaskForecast {
     /// The task.
     pub task: Name,
-    /// What the resume does with it.
-    pub verdict: Verdict,
+    /// Its fate.
+    #[serde(rename = "verdict")]
+    pub fate: TaskFate,
     /// The reason, for people.
     pub why: String,
     /// True if its result is kept and may be written to another file than before.
@@ -58,13 +59,13 @@ pub struct Prospect {
     pub is_moved: bool,
 }
 
-impl Prospect {
-    /// Creates the prospect of a task of which nothing is written anew.
-    pub(super) fn new(task: &Name, (verdict, why): (Verdict, String)) -> Self {
-        Self { task: task.clone(), verdict, why, is_moved: false }
+impl TaskForecast {
+    /// Creates the forecast of a task whose output is not written again.
+    pub(super) fn new(task: &Name, (fate, why): (TaskFate, String)) -> Self {
+        Self { task: task.clone(), fate, why, is_moved: false }
     }
 
-    /// Returns the prospect of a task that is no longer in the configuration.
+    /// Returns the forecast of a task that is no longer in the configuration.
     pub(super) fn removed(state: &RunState, name: &Name, status: &TaskStatus) -> Self {
         let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
         let open: Vec<_> =
@@ -80,13 +81,13 @@ impl Prospect {
             }
         };
         let why = format!("it is no longer in the file: {becomes}");
-        Self::new(name, (Verdict::Removed, why))
+        Self::new(name, (TaskFate::Removed, why))
     }
 
     /// Returns true if the resume changes nothing of the task.
     #[must_use]
     pub fn stands(&self) -> bool {
-        let is_same = matches!(self.verdict, Verdict::Reused | Verdict::Stays | Verdict::Removed);
+        let is_same = matches!(self.fate, TaskFate::Reused | TaskFate::Stays | TaskFate::Removed);
         is_same && !self.is_moved
     }
 }

@@ -25,7 +25,7 @@ use crate::store;
 use crate::turn::Outcome;
 
 /// Forecasts what the run machine does from `state` on, as far as no agent has to work for it.
-pub(super) fn foresee(
+pub(super) fn forecast_run(
     results: PathBuf,
     state: RunState,
     plan: Plan,
