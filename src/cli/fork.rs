@@ -14,7 +14,7 @@ use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::printable;
 use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
-use crate::run::no_effect::{NoEffect, no_effect};
+use crate::run::unused_keys::{UnusedKey, unused_keys};
 use crate::run::{ForkError, Options, Run, fork};
 
 pub(super) fn run(project: &Project, verb: &args::Fork, verbose: u8) -> Exit {
@@ -59,8 +59,8 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     let sources = stopped.sources(typed.clone());
     let read = |outside| stopped.config(Sources { outside, ..typed.clone() });
     let config = trust::load(project, trusting, &sources, read)?;
-    for NoEffect { key, why } in
-        no_effect(stopped.state(), &config, verb.set.iter().map(|(key, _)| key.as_str()))
+    for UnusedKey { key, why } in
+        unused_keys(stopped.state(), &config, verb.set.iter().map(|(key, _)| key.as_str()))
     {
         complain(&format!("note: `{key}` has no effect here: {why}"));
     }

@@ -17,7 +17,6 @@ mod included;
 mod judging;
 mod launch;
 mod linked;
-pub mod no_effect;
 mod opening;
 mod planner;
 mod remote;
@@ -28,6 +27,7 @@ mod services;
 mod settings;
 #[cfg(test)]
 mod simulation;
+pub mod unused_keys;
 pub mod values;
 mod walked;
 mod wall;

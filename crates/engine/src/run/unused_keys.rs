@@ -1,6 +1,6 @@
-//! Finds keys of the configuration that can no longer change anything in a run, and says why.
+//! Finds keys of the configuration that a run no longer uses, and says why.
 //!
-//! Pure. Reports a key only if it is certain to have no effect.
+//! Pure. Reports a key only if it is certain to be unused.
 
 use crate::config::Config;
 use crate::id::Name;
@@ -8,9 +8,9 @@ use crate::plan::TaskState;
 use crate::run_state::{RunState, TaskStatus};
 use crate::spec::{AgentSpec, TaskSpec, Work};
 
-/// A key that has no effect in a run.
+/// A key that a run no longer uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoEffect {
+pub struct UnusedKey {
     /// The key, as it was given.
     pub key: String,
     /// The reason, for people.
@@ -21,18 +21,18 @@ pub struct NoEffect {
 const TAKEN_AT_THE_START: [&str; 7] =
     ["agent", "prompt", "run", "env", "when", "join", "depends_on"];
 
-/// Returns those of `keys` that have no effect in a run that continues from `state` with `config`,
+/// Returns those of `keys` that are unused in a run that continues from `state` with `config`,
 /// in which they are set.
 #[must_use]
-pub fn no_effect<'a>(
+pub fn unused_keys<'a>(
     state: &RunState,
     config: &Config,
     keys: impl IntoIterator<Item = &'a str>,
-) -> Vec<NoEffect> {
+) -> Vec<UnusedKey> {
     let sight = Sight { state, config };
     let found = keys.into_iter().filter_map(|key| {
         let parts: Vec<_> = key.split('.').collect();
-        Some(NoEffect { key: key.to_owned(), why: sight.why(&parts)? })
+        Some(UnusedKey { key: key.to_owned(), why: sight.why(&parts)? })
     });
     found.collect()
 }
@@ -262,7 +262,7 @@ env = { OF = "{{ tasks.done.output }}" }
             ("compaction.preset", ""),
         ];
         for (key, wanted) in rows {
-            let found = no_effect(&state, &config, [key]);
+            let found = unused_keys(&state, &config, [key]);
             let why: Vec<_> = found.iter().map(|found| found.why.as_str()).collect();
             let wanted: Vec<_> = [wanted].into_iter().filter(|why| !why.is_empty()).collect();
             assert_eq!(why, wanted, "{key}");
