@@ -32,7 +32,7 @@ const OPERATORS: [&str; 6] = ["not", "and", "or", "if", "is", "in"];
 /// because of the dot.
 const LOOK: &str = "bounds.look";
 const MADE: &str = "bounds.made";
-const SETTLE: &str = "bounds.settle";
+const MATERIALIZE: &str = "bounds.materialize";
 
 /// The filter that judges what is put into a namespace.
 const HOLD: &str = "bounds.hold";
@@ -50,7 +50,7 @@ const NOT_KEPT: u8 = !0;
 pub(super) fn prepare(environment: &mut Environment<'static>) {
     environment.add_filter(LOOK, looked);
     environment.add_filter(MADE, made);
-    environment.add_filter(SETTLE, |value: Cell| made(meter::settled(value)?));
+    environment.add_filter(MATERIALIZE, |value: Cell| made(meter::materialized(value)?));
     environment.add_filter(CONCAT, text::concat);
     environment.add_filter(HOLD, held);
     environment.set_formatter(|out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Cell| {
@@ -166,7 +166,7 @@ fn bounded<'s>(from: &Instructions<'s>) -> Instructions<'s> {
             }
             grows @ (I::Add | I::Mul) => {
                 add(grows);
-                add(call(SETTLE, 1));
+                add(call(MATERIALIZE, 1));
             }
             I::StringConcat => {
                 add(call(CONCAT, 2));
@@ -239,7 +239,7 @@ fn made(value: Cell) -> Result<Cell, Error> {
 /// Returns a value as a namespace may hold it: data, in which is no other namespace. So no value ever holds
 /// itself: whoever compares or hashes such a one would never come to an end.
 fn held(value: Cell) -> Result<Cell, Error> {
-    let value = meter::settled(value)?;
+    let value = meter::materialized(value)?;
     meter::look(std::slice::from_ref(&value))?;
     match is_data(&value)? {
         true => Ok(value),

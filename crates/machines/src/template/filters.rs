@@ -110,7 +110,7 @@ pub(super) fn add(environment: &mut Environment<'static>) {
             let arguments = arguments.into_values();
             let taken = meter::look(&arguments)?;
             meter::fits(asked(name, levels, &arguments, taken)?)?;
-            let made = meter::settled(filter.call(state, &arguments)?)?;
+            let made = meter::materialized(filter.call(state, &arguments)?)?;
             meter::made(&made, levels)?;
             Ok::<Cell, Error>(made)
         };

@@ -169,7 +169,7 @@ fn too_much() -> Error {
 
 /// Returns a list instead of a value that looks for its items elsewhere each time, and charges for it: of
 /// forty sums of lists, each the double of the one before, even the length would take an age.
-pub(super) fn settled(value: Cell) -> Result<Cell, Error> {
+pub(super) fn materialized(value: Cell) -> Result<Cell, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);
     }
