@@ -252,7 +252,7 @@ impl Run {
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         parts.sandbox.add_to(&mut drafts);
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
-        let (state, left) = (tracker.state().clone(), tracker.left(&dir.journal()));
+        let (state, unfinished) = (tracker.state().clone(), tracker.unfinished(&dir.journal()));
 
         let (mut gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         services::close_quotas(&mut gateways, state.quotas());
@@ -267,12 +267,13 @@ impl Run {
         let settings = machine_settings((id, dir.results()), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some() || options.stays_open;
         let settings = run_machine::Settings { attended, ..settings };
-        let marks = left.iter().map(|(id, left)| (id.clone(), left.mark())).collect();
+        let for_machine =
+            unfinished.iter().map(|(id, data)| (id.clone(), data.for_machine())).collect();
         let seed = fastrand::u64(..);
         let (cancelled, given_up) = (options.cancelled.clone(), options.given_up.clone());
         let start = run_machine::Start {
             state,
-            left: marks,
+            unfinished: for_machine,
             outputs: values,
             answers,
             cancelled,
@@ -282,7 +283,7 @@ impl Run {
         let machine = RunMachine::new(settings, start);
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();
-        let start = Start { machine, left, feed, end: reply };
+        let start = Start { machine, unfinished, feed, end: reply };
         let (supervisor, supervisor_task) = Actor::spawn(None, supervisor, start).await?;
         let remote = Remote::new(supervisor, services);
         let written: Vec<_> =

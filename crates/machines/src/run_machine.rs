@@ -105,7 +105,7 @@ pub use self::request::{
 use self::scarce::Scarce;
 use self::sharing::Sharing;
 pub use self::start::GivenUp;
-pub use self::start::{Left, Now, Settings, Start};
+pub use self::start::{Now, Settings, Start, UnfinishedAgent};
 use self::stopping::Stopping;
 use self::tasks::Tasks;
 use self::timers::Timers;
@@ -136,7 +136,7 @@ desk::desks! {
         settings: Settings = settings,
     }
     desks {
-        agents: Agents = Agents::new(start.left),
+        agents: Agents = Agents::new(start.unfinished),
         attempts: Attempts = Attempts::new(start.seed),
         children: Children = Children::default(),
         evaluating: Evaluating = Evaluating::default(),

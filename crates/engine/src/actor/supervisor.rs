@@ -65,7 +65,7 @@ pub struct Supervisor {
 
 /// The agents that had not ended when the last process left a run, with the places of their
 /// records.
-pub type Left = BTreeMap<AgentId, track::Left>;
+pub type UnfinishedAgents = BTreeMap<AgentId, track::ResumeData>;
 
 /// The arguments of a supervisor.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub struct Start {
     /// The machine that decides for the run; `begin` was not called yet.
     pub machine: RunMachine,
     /// The agents that had not ended when the last process left the run.
-    pub left: Left,
+    pub unfinished: UnfinishedAgents,
     /// The feed of records that become durable.
     pub feed: Feed,
     /// Receives the end of the run.
@@ -91,7 +91,7 @@ pub struct State {
     /// Events that wait to be recorded, in the order in which they were decided. At most one change
     /// of each task and one of each agent waits here, so the queue needs no bound of its own.
     proposals: mpsc::UnboundedSender<Vec<Draft>>,
-    left: Left,
+    unfinished: UnfinishedAgents,
     agents: HashMap<AgentId, ActorRef<AgentMsg>>,
     /// The agents that wait for others without an actor, or are about to.
     resting: HashMap<AgentId, Resting>,
@@ -172,7 +172,7 @@ impl Actor for Supervisor {
             feed: start.feed,
             end: Some(start.end),
             proposals,
-            left: start.left,
+            unfinished: start.unfinished,
             agents: HashMap::new(),
             resting: HashMap::new(),
             rights: HashMap::new(),

@@ -9,7 +9,7 @@ use super::{StartError, blocking, fork};
 use crate::actor::ends::{self, Idle};
 use crate::actor::lost_calls::Traces;
 use crate::actor::step::forget_results;
-use crate::actor::supervisor::Left;
+use crate::actor::supervisor::UnfinishedAgents;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
 use crate::journal::file::OwnedRun;
@@ -59,8 +59,8 @@ async fn record(
     target: &CancelTarget,
     reason: &str,
 ) -> Result<(), StartError> {
-    let (state, left) = (tracker.state(), tracker.left(&owned.dir().journal()));
-    let idle = agents(state, left, target, reason);
+    let (state, unfinished) = (tracker.state(), tracker.unfinished(&owned.dir().journal()));
+    let idle = agents(state, unfinished, target, reason);
     let store = Arc::new(owned.dir().store());
     // Who cancels does not want to wait for what the cancelled work comes to.
     let orphan_grace = Duration::ZERO;
@@ -84,8 +84,13 @@ async fn record(
 }
 
 /// Returns the agents that the cancellation ends.
-fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> Vec<Idle> {
-    let idle = left.into_iter().filter_map(|(id, left)| {
+fn agents(
+    state: &RunState,
+    unfinished: UnfinishedAgents,
+    target: &CancelTarget,
+    reason: &str,
+) -> Vec<Idle> {
+    let idle = unfinished.into_iter().filter_map(|(id, data)| {
         let status = state.agents().get(&id)?;
         let is_meant = match target {
             CancelTarget::Run => true,
@@ -94,7 +99,7 @@ fn agents(state: &RunState, left: Left, target: &CancelTarget, reason: &str) -> 
         };
         let outcome = Outcome::Cancelled { reason: reason.to_owned() };
         let (task, depth) = (status.task.clone(), status.depth);
-        is_meant.then(|| Idle::new(id, task, depth, left.records, outcome))
+        is_meant.then(|| Idle::new(id, task, depth, data.records, outcome))
     });
     idle.collect()
 }

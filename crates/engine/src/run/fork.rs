@@ -136,10 +136,10 @@ fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), For
 pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
     let Some(origin) = run.created().forked else { return Ok(Vec::new()) };
     let mut answers = Vec::new();
-    for (id, left) in run.left() {
+    for (id, data) in run.unfinished() {
         let Some(status) = run.state().agents().get(&id) else { continue };
         let (mut machine, mut begun) = (None, HashSet::new());
-        left.records.for_each(|record| -> Result<(), JournalError> {
+        data.records.for_each(|record| -> Result<(), JournalError> {
             match (&mut machine, &record.event) {
                 (None, Event::AgentSpawned(spawned)) => {
                     machine = Some(Machine::new(spawned.clone(), u32::MAX));

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use super::{StartError, answers, values};
-use crate::actor::supervisor::Left;
+use crate::actor::supervisor::UnfinishedAgents;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
 use crate::journal::file::{OwnedRun, RunDir};
@@ -140,8 +140,8 @@ impl StoppedRun {
     }
 
     /// Returns the agents that have not ended.
-    pub(super) fn left(&self) -> Left {
-        self.tracker.left(&self.dir().journal())
+    pub(super) fn unfinished(&self) -> UnfinishedAgents {
+        self.tracker.unfinished(&self.dir().journal())
     }
 
     /// Returns how the run was created.

@@ -404,17 +404,17 @@ mod tests {
         let whole = fold(&owned, Position::START, Tracker::default());
         let short = fold(&owned, snapshot.at, snapshot.tracker.clone());
         assert_eq!(short, whole);
-        let left = whole.1.left(&dir.journal());
-        assert_eq!(left.len(), 10);
-        for (id, left) in left {
+        let unfinished = whole.1.unfinished(&dir.journal());
+        assert_eq!(unfinished.len(), 10);
+        for (id, data) in unfinished {
             let mut records = Vec::new();
             let give = |record: &SharedRecord| {
                 records.push(record.clone());
                 Ok::<_, crate::journal::JournalError>(())
             };
-            left.records.for_each(give).unwrap();
+            data.records.for_each(give).unwrap();
             assert_eq!(records, agent_records(&dir.journal(), &id).unwrap());
-            assert!(!left.waits && left.first <= records[0].seq);
+            assert!(!data.waits && data.first <= records[0].seq);
         }
     }
 

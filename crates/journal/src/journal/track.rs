@@ -38,7 +38,7 @@ struct Track {
 
 /// The data needed to resume an agent.
 #[derive(Clone, Debug)]
-pub struct Left {
+pub struct ResumeData {
     /// Number of the first record of the first batch that holds a record of it.
     pub first: u64,
     /// True if it waits for child agents.
@@ -47,11 +47,11 @@ pub struct Left {
     pub records: AgentRecords,
 }
 
-impl Left {
-    /// Returns the part that the run's decisions need.
+impl ResumeData {
+    /// Returns the part that the run machine needs to decide.
     #[must_use]
-    pub fn mark(&self) -> run_machine::Left {
-        run_machine::Left { first: self.first, waits: self.waits }
+    pub fn for_machine(&self) -> run_machine::UnfinishedAgent {
+        run_machine::UnfinishedAgent { first: self.first, waits: self.waits }
     }
 }
 
@@ -133,17 +133,17 @@ impl Tracker {
 
     /// Returns the data needed to resume the agents that have not ended.
     #[must_use]
-    pub fn left(&self, journal: &Path) -> BTreeMap<AgentId, Left> {
-        let left = self.open.iter().map(|(id, track)| {
+    pub fn unfinished(&self, journal: &Path) -> BTreeMap<AgentId, ResumeData> {
+        let unfinished = self.open.iter().map(|(id, track)| {
             let (path, agent, batches) = (journal.to_owned(), id.clone(), track.batches.clone());
-            let left = Left {
+            let data = ResumeData {
                 first: batches.first().map_or(0, |(_, seq)| *seq),
                 waits: !track.delegations.is_empty(),
                 records: AgentRecords::Stored { path, agent, batches },
             };
-            (id.clone(), left)
+            (id.clone(), data)
         });
-        left.collect()
+        unfinished.collect()
     }
 }
 
@@ -181,15 +181,15 @@ mod tests {
         std::fs::write(dir.journal(), bytes).unwrap();
         let mut tracker = Tracker::default();
         walk(&dir, Position::START, None, |at, records| Ok(tracker.apply(at, records)?)).unwrap();
-        let left = tracker.left(&dir.journal());
-        assert_eq!(left.len(), 1);
+        let unfinished = tracker.unfinished(&dir.journal());
+        assert_eq!(unfinished.len(), 1);
         let mut seen = Vec::new();
-        for left in left.values() {
+        for data in unfinished.values() {
             let each = |record: &SharedRecord| -> Result<(), JournalError> {
                 seen.push(record.seq);
                 Ok(())
             };
-            left.records.for_each(each).unwrap();
+            data.records.for_each(each).unwrap();
         }
         assert_eq!(seen, [3]);
     }

@@ -18,7 +18,7 @@ use super::decision::Decision;
 use super::desk::Desk;
 use super::request::Reply;
 use super::timers::Timer;
-use super::{Action, Facts, Left};
+use super::{Action, Facts, UnfinishedAgent};
 use crate::event::{Draft, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
@@ -43,8 +43,8 @@ pub(super) struct Agents {
     between: usize,
     /// The agents that had not ended when the last process stopped, until they have an actor or
     /// end.
-    left: BTreeMap<AgentId, Left>,
-    left_of_task: HashMap<Name, Vec<AgentId>>,
+    unfinished: BTreeMap<AgentId, UnfinishedAgent>,
+    unfinished_of_task: HashMap<Name, Vec<AgentId>>,
     /// The children that calls asked for, until their first record is durable.
     coming: HashMap<CallKey, AgentId>,
     /// The latest number given to a child, by parent and agent definition.
@@ -81,10 +81,10 @@ enum Stage {
 
 impl Agents {
     /// Makes the agents of a run that has these from before.
-    pub(super) fn new(left: BTreeMap<AgentId, Left>) -> Self {
+    pub(super) fn new(unfinished: BTreeMap<AgentId, UnfinishedAgent>) -> Self {
         let idle = || OpenAgent { stage: Stage::Idle, told: None };
-        let open = left.keys().map(|id| (id.clone(), idle())).collect();
-        Self { open, left, ..Self::default() }
+        let open = unfinished.keys().map(|id| (id.clone(), idle())).collect();
+        Self { open, unfinished, ..Self::default() }
     }
 
     /// Returns the agents that have not ended, each with whether it has an actor that was not killed.
@@ -164,7 +164,7 @@ impl Agents {
         if let Some(agent) = self.open.remove(id) {
             self.count(agent.stage, Stage::Idle);
         }
-        self.left.remove(id);
+        self.unfinished.remove(id);
         self.ordinals.remove(id);
     }
 
@@ -366,7 +366,7 @@ impl Desk<'_, Agents> {
         if self.agents.is_told(id) {
             return self.end_idle(vec![id.clone()]);
         }
-        self.own().left.remove(id);
+        self.own().unfinished.remove(id);
         self.own().set_stage(id, Stage::Live);
         if !self.scarce.holds(id) {
             self.post(Decision::NoteLoose(id.clone()));

@@ -69,7 +69,7 @@ pub struct Start {
     /// The fold of the run's journal: at least `run.created`.
     pub state: RunState,
     /// The agents that have not ended.
-    pub left: BTreeMap<AgentId, Left>,
+    pub unfinished: BTreeMap<AgentId, UnfinishedAgent>,
     /// The outputs that templates of later tasks may name, by task.
     pub outputs: Map<String, Value>,
     /// The answers of people that were left for this process.
@@ -84,7 +84,7 @@ pub struct Start {
 
 /// An agent that had not ended when the last process stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct UnfinishedAgent {
     /// Number of its first record.
     pub first: u64,
     /// True if it waits for child agents.

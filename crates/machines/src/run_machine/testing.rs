@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::evaluation::Evaluation;
 use super::{
-    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Left, Now, Proposal,
-    Refused, Reply, Request, RunMachine, Settings, SlotBack, Start,
+    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Now, Proposal,
+    Refused, Reply, Request, RunMachine, Settings, SlotBack, Start, UnfinishedAgent,
 };
 use crate::event::{
     Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
@@ -253,11 +253,11 @@ impl World {
             self.records.iter().find(of_agent).map_or(0, |record| record.seq)
         };
         let open = self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let left = open.map(|(id, _)| {
+        let unfinished = open.map(|(id, _)| {
             let waits = self.actors.get(id).is_some_and(|actor| !actor.waits.is_empty());
-            (id.clone(), Left { first: first(id), waits })
+            (id.clone(), UnfinishedAgent { first: first(id), waits })
         });
-        let left = left.collect();
+        let unfinished = unfinished.collect();
         let outputs = self.state.tasks().filter(|(_, task)| task.state.is_end());
         let outputs = outputs.filter_map(|(name, task)| {
             let text = &task.output.as_ref()?.text;
@@ -270,7 +270,7 @@ impl World {
         let (state, outputs) = (self.state.clone(), outputs.collect());
         Start {
             state,
-            left,
+            unfinished,
             outputs,
             answers: self.answers.clone(),
             cancelled: self.cancel_next.clone(),

@@ -294,7 +294,7 @@ impl Supervisor {
 
     /// Starts a task that folds an agent's records: reading them waits for the disk.
     fn fold(&self, myself: &ActorRef<SupervisorMsg>, state: &mut State, agent: AgentId) {
-        let records = state.left.remove(&agent).map(|left| left.records);
+        let records = state.unfinished.remove(&agent).map(|data| data.records);
         // The last actor of an agent that begins its next round may not be gone: its end was recorded,
         // and it stops by itself. It is no longer the agent's actor.
         let last = state.agents.remove(&agent);
@@ -356,7 +356,7 @@ impl Supervisor {
             state.folding.remove(&id);
             let Some(status) = state.machine.state().agents().get(&id) else { continue };
             let place = (status.task.clone(), status.depth);
-            let records = state.left.remove(&id).map(|left| left.records);
+            let records = state.unfinished.remove(&id).map(|data| data.records);
             idle.push(Ending { right: state.rights.remove(&id), records, id, place, outcome });
         }
         let services = self.services.clone();

@@ -18,7 +18,7 @@ use crate::run::StartError;
 use crate::run::commands::Command;
 use crate::run::settings::machine_settings;
 use crate::run_machine::forecast::{self, Forecast, Lookup};
-use crate::run_machine::{Left, Now, Start};
+use crate::run_machine::{Now, Start, UnfinishedAgent};
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 use crate::store;
@@ -37,14 +37,14 @@ pub(super) fn forecast_run(
     let settings = machine_settings((created.run, results.clone()), plan, config, created.into());
     // A forecast needs no more of an agent that has not ended than that it exists.
     let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-    let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
+    let unfinished = open.map(|(id, _)| (id.clone(), UnfinishedAgent::default())).collect();
     let ends = state.agents().iter().filter_map(|(id, agent)| {
         let failure = commands.get(&agent.task)?.fate().err()?;
         Some((id.clone(), Outcome::Failed { failure, partial: None }))
     });
     let mut eyes = Eyes { results, ends: ends.collect() };
     let (answers, cancelled, given_up) = (Vec::new(), None, None);
-    let start = Start { state, left, outputs, answers, cancelled, given_up, seed: 0 };
+    let start = Start { state, unfinished, outputs, answers, cancelled, given_up, seed: 0 };
     let now = Now { wall_ms: stamp::now_ms(), ..Now::default() };
     Ok(forecast::forecast(settings, start, now, &mut eyes)?)
 }

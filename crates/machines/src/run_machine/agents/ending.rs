@@ -59,7 +59,7 @@ impl Desk<'_, Agents> {
         let mut ends = Vec::with_capacity(agents.len());
         for id in agents {
             self.post(Decision::CancelTimer(Timer::Restart(id.clone())));
-            self.own().left.remove(&id);
+            self.own().unfinished.remove(&id);
             // A slot that the agent holds is released when its subtree has ended.
             self.post(Decision::Withdraw(id.clone()));
             self.own().set_stage(&id, Stage::Ending);

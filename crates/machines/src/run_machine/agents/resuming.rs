@@ -18,13 +18,13 @@ const TASK_REMOVED: &str = "its task was removed from the configuration";
 impl Facts {
     /// Returns the agents of a task that the last process left and that have neither an actor nor
     /// an outcome.
-    fn left_of(&self, task: &Name) -> Vec<AgentId> {
-        let left = self.agents.left_of_task.get(task).into_iter().flatten();
+    fn unfinished_of(&self, task: &Name) -> Vec<AgentId> {
+        let unfinished = self.agents.unfinished_of_task.get(task).into_iter().flatten();
         let is_idle = |id: &&AgentId| {
             let agent = self.agents.open.get(*id);
             agent.is_some_and(|agent| agent.stage == Stage::Idle && agent.told.is_none())
         };
-        left.filter(is_idle).cloned().collect()
+        unfinished.filter(is_idle).cloned().collect()
     }
 }
 
@@ -32,12 +32,12 @@ impl Desk<'_, Agents> {
     /// Notes for which tasks the agents worked.
     pub(in crate::run_machine) fn take_up(&mut self) {
         let mut of_task: HashMap<Name, Vec<AgentId>> = HashMap::new();
-        for id in self.agents.left.keys() {
+        for id in self.agents.unfinished.keys() {
             if let Some(agent) = self.state.agents().get(id) {
                 of_task.entry(agent.task.clone()).or_default().push(id.clone());
             }
         }
-        self.own().left_of_task = of_task;
+        self.own().unfinished_of_task = of_task;
     }
 
     /// Resumes the agents of all attempts that are under way, and ends those that are needed no more.
@@ -63,7 +63,7 @@ impl Desk<'_, Agents> {
             (state, _) if state.is_end() => {}
             // Its instances end by themselves.
             _ if self.agenda.instances(place).open() > 0 => {}
-            (TaskState::Running, Some(main)) if self.agents.left.contains_key(&main) => {
+            (TaskState::Running, Some(main)) if self.agents.unfinished.contains_key(&main) => {
                 let outcome = Outcome::Failed { failure, partial: None };
                 self.end_attempt(&main, &outcome);
             }
@@ -75,10 +75,10 @@ impl Desk<'_, Agents> {
     /// spawned.
     pub(in crate::run_machine) fn resume_agents_of(&mut self, place: usize) {
         let task = self.name(place).clone();
-        let mut left = self.left_of(&task);
-        left.retain(|id| self.state.agent_use(id) == AgentUse::Current);
-        left.sort_by_key(|id| self.agents.left.get(id).map(|left| left.first));
-        for id in left {
+        let mut unfinished = self.unfinished_of(&task);
+        unfinished.retain(|id| self.state.agent_use(id) == AgentUse::Current);
+        unfinished.sort_by_key(|id| self.agents.unfinished.get(id).map(|agent| agent.first));
+        for id in unfinished {
             let Some(agent) = self.state.agents().get(&id) else { continue };
             let parent = agent.parent.clone();
             let is_gone = |parent: &AgentId| !self.agents.is_open(parent);
@@ -89,7 +89,7 @@ impl Desk<'_, Agents> {
             if let Some(main) = lender {
                 self.post(Decision::HandOver(main, id.clone()));
             }
-            let waits = self.agents.left.get(&id).is_some_and(|left| left.waits);
+            let waits = self.agents.unfinished.get(&id).is_some_and(|agent| agent.waits);
             if orphaned {
                 let outcome = Outcome::Cancelled { reason: PARENT_ENDED.to_owned() };
                 self.end_agent(&id, outcome);
@@ -111,8 +111,8 @@ impl Desk<'_, Agents> {
         let instances = self.status(place).map(|status| status.instances.clone());
         let instances = instances.unwrap_or_default();
         let names = instances.iter().map(|(name, _)| name).chain([self.name(place)]);
-        let left = names.flat_map(|name| self.left_of(name)).collect();
-        self.dismiss(left, reason);
+        let unfinished = names.flat_map(|name| self.unfinished_of(name)).collect();
+        self.dismiss(unfinished, reason);
     }
 
     /// Ends the agents that the run no longer needs.
@@ -120,9 +120,10 @@ impl Desk<'_, Agents> {
         for (unused, reason) in
             [(AgentUse::TaskRemoved, TASK_REMOVED), (AgentUse::Superseded, SUPERSEDED)]
         {
-            let left = self.agents.left.keys();
-            let left = left.filter(|id| self.state.agent_use(id) == unused).cloned().collect();
-            self.dismiss(left, reason);
+            let unfinished = self.agents.unfinished.keys();
+            let unfinished =
+                unfinished.filter(|id| self.state.agent_use(id) == unused).cloned().collect();
+            self.dismiss(unfinished, reason);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::run_machine::reopening::Reopening;
 use crate::run_machine::testing::World;
 use crate::run_machine::tests::{by_hash, keep_going, random_tasks};
-use crate::run_machine::{Action, Finish, Left, Now, RunMachine, Settings, Start};
+use crate::run_machine::{Action, Finish, Now, RunMachine, Settings, Start, UnfinishedAgent};
 use crate::run_state::RunState;
 use crate::spec::hooks::HookFinished;
 use crate::spec::{Limits, TaskSpec};
@@ -49,8 +49,8 @@ impl Process {
             state.apply(&record(&state, epoch, draft)).ok()?;
         }
         let open = state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
-        let left = open.map(|(id, _)| (id.clone(), Left::default())).collect();
-        let start = Start { state, left, ..Start::default() };
+        let unfinished = open.map(|(id, _)| (id.clone(), UnfinishedAgent::default())).collect();
+        let start = Start { state, unfinished, ..Start::default() };
         let machine = RunMachine::new(settings.clone(), start);
         let mut process = Self { machine, now: Duration::ZERO, finish: None };
         let now = process.now();
