@@ -127,8 +127,8 @@ impl<K: Clone + Ord + Hash> Admission<K> {
     }
 
     /// Reports that the provider has taken a call, with what its headers tell of its limits.
-    pub fn taken(&mut self, now: Duration, key: &K, told: Allowance) -> Vec<Action<K>> {
-        self.pacing.told(now, told);
+    pub fn taken(&mut self, now: Duration, key: &K, allowance: Allowance) -> Vec<Action<K>> {
+        self.pacing.report(now, allowance);
         let mut actions = Vec::new();
         if let Some(mut out) = self.out.remove(key) {
             self.note_answer(key);

@@ -35,7 +35,7 @@ pub(super) struct CallRecords<'a> {
     pub(super) expected_tokens: u64,
     /// What is recorded with the first announcement.
     pub(super) before: Vec<Event>,
-    /// Told when that is durable.
+    /// Gets a signal when that is durable.
     pub(super) durable: Option<oneshot::Sender<()>>,
     /// The records so far.
     pub(super) made: Vec<SharedRecord>,

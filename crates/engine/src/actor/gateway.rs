@@ -100,7 +100,7 @@ impl Actor for Gateway {
                 GatewayMsg::Ask(call, tokens, pause) => {
                     books.admission.ask(now, call, tokens, pause)
                 }
-                GatewayMsg::Taken(call, told) => books.admission.taken(now, &call, told),
+                GatewayMsg::Taken(call, allowance) => books.admission.taken(now, &call, allowance),
                 GatewayMsg::Done(call, end) => books.admission.done(now, &call, end),
                 GatewayMsg::Wake => books.admission.wake(now),
             };
@@ -163,7 +163,7 @@ impl Gateway {
     }
 
     fn admit(&self, myself: &ActorRef<GatewayMsg>, call: CallId) {
-        let told = match &call.caller {
+        let is_delivered = match &call.caller {
             Caller::Agent(agent) => {
                 self.services.addresses.mail_agent(agent, AgentMsg::Admitted(call.number))
             }
@@ -171,7 +171,7 @@ impl Gateway {
                 compactor.send_message(CompactorMsg::Admitted(call.number)).is_ok()
             }),
         };
-        if !told {
+        if !is_delivered {
             // The caller has ended and will not make the call: its permit is given back at once.
             let _ = myself.send_message(GatewayMsg::Done(call, CallEnd::Abandoned));
         }
@@ -230,10 +230,10 @@ pub struct Permit<'a> {
 
 impl Permit<'_> {
     /// Reports that the provider has taken the call, with what its headers tell of its limits.
-    pub fn taken(&self, told: Allowance) {
+    pub fn taken(&self, allowance: Allowance) {
         if let Some(gateway) = self.gateway.borrow().as_ref() {
             // A gateway that is being restarted learns it from the end of the call.
-            let _ = gateway.send_message(GatewayMsg::Taken(self.call.clone(), told));
+            let _ = gateway.send_message(GatewayMsg::Taken(self.call.clone(), allowance));
         }
     }
 

@@ -191,8 +191,10 @@ async fn of_call(
             let tool = call.call.name.as_str();
             tracing::warn!(agent = %context.agent, hook = %which, tool, %error, "a hook did not work");
             let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let told = Some(format!("{error} (for a call of {tool})"));
-            context.record([HookFinished { took_ms, ..HookFinished::new(which, told) }]).await?;
+            let recorded = Some(format!("{error} (for a call of {tool})"));
+            context
+                .record([HookFinished { took_ms, ..HookFinished::new(which, recorded) }])
+                .await?;
             let denies = which == Hook::PreToolUse && hooks.on_error == OnHookError::Deny;
             Ok(match denies {
                 true => Answer::Block(format!("it did not work, so nothing may run: {error}")),

@@ -7,7 +7,7 @@ use crate::message::{Usage, UsageSource};
 use crate::spec::ModelSpec;
 
 /// The tokens of calls that one caller makes one after the other. A call that is dropped stays on it with what
-/// its stream had told.
+/// its stream had reported.
 #[derive(Debug, Default)]
 pub struct Meter(Mutex<Calls>);
 
@@ -22,19 +22,19 @@ struct Calls {
 struct Open {
     /// The tokens that the request is expected to hold.
     expected: u64,
-    /// What the stream has told.
-    told: Usage,
+    /// What the stream has reported.
+    reported: Usage,
 }
 
 impl Meter {
     /// Notes that a request leaves which is expected to hold so many tokens.
     pub(super) fn begin(&self, expected: u64) {
-        self.0.lock().open = Some(Open { expected, told: Usage::default() });
+        self.0.lock().open = Some(Open { expected, reported: Usage::default() });
     }
 
-    /// Notes what the stream of the call has told so far.
-    pub(super) fn told(&self, usage: Usage) {
-        self.0.lock().open.iter_mut().for_each(|open| open.told = usage);
+    /// Notes what the stream of the call has reported so far.
+    pub(super) fn report(&self, usage: Usage) {
+        self.0.lock().open.iter_mut().for_each(|open| open.reported = usage);
     }
 
     /// Notes the end of the call, and what it cost.
@@ -44,10 +44,10 @@ impl Meter {
         calls.ended += usage;
     }
 
-    /// Returns the tokens of the call under way, if its request has left: as its stream told them, with the
-    /// estimate of the request where it told no input.
+    /// Returns the tokens of the call under way, if its request has left: as its stream reported them, with the
+    /// estimate of the request where it reported no input.
     pub(super) fn open(&self) -> Option<(Usage, UsageSource)> {
-        self.0.lock().open.map(|open| open.told.or_expected(open.expected))
+        self.0.lock().open.map(|open| open.reported.or_expected(open.expected))
     }
 
     /// Returns the cost of all calls to this model, that of the one under way included; `None` if nothing was
@@ -75,19 +75,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_is_cut_costs_what_its_stream_told() {
+    fn a_call_that_is_cut_costs_what_its_stream_reported() {
         let meter = Meter::default();
         assert_eq!((meter.open(), meter.spent()), (None, Usage::default()), "nothing was sent");
         meter.begin(70);
         let expected = Usage { input: 70, ..Usage::default() };
         assert_eq!(meter.open(), Some((expected, UsageSource::Expected)));
-        meter.told(Usage { output: 3, ..Usage::default() });
+        meter.report(Usage { output: 3, ..Usage::default() });
         let written = Usage { output: 3, ..expected };
         assert_eq!(meter.open(), Some((written, UsageSource::Expected)));
-        let told = Usage { input: 50_000, output: 4, ..Usage::default() };
-        meter.told(told);
-        assert_eq!(meter.open(), Some((told, UsageSource::Reported)));
-        meter.end(Usage { output: 9, ..told });
+        let reported = Usage { input: 50_000, output: 4, ..Usage::default() };
+        meter.report(reported);
+        assert_eq!(meter.open(), Some((reported, UsageSource::Reported)));
+        meter.end(Usage { output: 9, ..reported });
         assert_eq!(meter.open(), None);
         meter.begin(1);
         assert_eq!(meter.spent(), Usage { input: 50_001, output: 9, ..Usage::default() });

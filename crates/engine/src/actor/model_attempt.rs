@@ -120,11 +120,11 @@ async fn exchange(
     // The head of a stream may come before the prompt is read; its first event does not.
     let mut unread = prefix;
     let mut arrived = |delta: Delta<'_>| {
-        if let Delta::Taken(told) = delta {
+        if let Delta::Taken(allowance) = delta {
             call.machine.taken(&call.chain);
-            permit.taken(told);
+            permit.taken(allowance);
         } else if let Delta::Spent(usage) = delta {
-            return meter.told(usage);
+            return meter.report(usage);
         } else if let Some(prefix) = unread.take() {
             prefix.begun();
         }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_is_kept_and_the_latest_is_told() {
+    fn the_longest_is_kept_and_the_latest_is_shown() {
         let pulse = Pulse::default();
         assert_eq!((pulse.busy(), pulse.longest()), (None, None));
         pulse.begins(Subject::Work("f[17]".to_owned()));

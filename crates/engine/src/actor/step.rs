@@ -208,22 +208,24 @@ pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
 }
 
 /// Makes the record of a call's end, whatever its tool returned. `took` is the time since the call
-/// began; `told` puts an error into words.
+/// began; `in_words` puts an error into words.
 pub(super) fn ended(
     context: &StepContext,
     call: &PendingCall,
     result: Result<ToolOutput, ToolError>,
     took: Duration,
-    told: fn(&ToolError) -> String,
+    in_words: fn(&ToolError) -> String,
 ) -> ToolFinished {
     let known = match result {
         Ok(output) if output.ending == Ending::Cancelled(None) => killed(output),
         Ok(output) => return finished(context.turn, call, output, took),
         Err(ToolError::Lost) => Known::default(),
         Err(ToolError::Cancelled) if context.cancel.is_cancelled() => {
-            Known { processes: Some(format!("{TOLD}.")), ..Known::default() }
+            Known { processes: Some(format!("{ASKED_TO_END}.")), ..Known::default() }
         }
-        Err(error) => return finished(context.turn, call, ToolOutput::error(told(&error)), took),
+        Err(error) => {
+            return finished(context.turn, call, ToolOutput::error(in_words(&error)), took);
+        }
     };
     interrupted::unknown(context.turn, call.clone(), &known)
 }
@@ -264,12 +266,12 @@ pub(super) fn finished(
 }
 
 /// The beginning of the sentence about a command that received the signal to end.
-const TOLD: &str = "It was told to end while it was at work, because its agent was";
+const ASKED_TO_END: &str = "It was told to end while it was at work, because its agent was";
 
 /// Returns the facts about a command of which a part had to be killed, with the text that it had
 /// printed.
 pub(super) fn killed(printed: ToolOutput) -> Known {
-    let processes = Some(format!("{TOLD}, and had to be killed."));
+    let processes = Some(format!("{ASKED_TO_END}, and had to be killed."));
     Known { processes, printed: printed.into_output(), ..Known::default() }
 }
 

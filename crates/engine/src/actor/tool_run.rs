@@ -121,7 +121,7 @@ async fn run_group(
     }
     // Its permits bound what waits here: at most one result for each call of the group.
     let mut open = group.len();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (send_result, mut results) = mpsc::unbounded_channel();
     let mut running = Work::default();
     let mut before = None;
     // It gives its permits in the order of asking, so the calls begin in their order.
@@ -135,27 +135,27 @@ async fn run_group(
             let _place = if is_delegation { None } else { room.acquire().await.ok() };
             run_one(&context, &call, ticket).await
         };
-        let tell = tell.clone();
+        let send_result = send_result.clone();
         running.start(Helper::Call, run.instrument(Span::current()), move |end| {
             let lost = |panic| {
                 let result = Err(crashed(&panic));
                 Some(ended(&of, &made, result, Duration::ZERO, ToolError::message_for_model))
             };
             // A step that was given up needs no results.
-            let _ = tell.send(end.unwrap_or_else(lost));
+            let _ = send_result.send(end.unwrap_or_else(lost));
         });
     }
-    drop(tell);
+    drop(send_result);
     while open > 0 {
         let first = tokio::select! {
             biased;
-            first = told.recv() => first.flatten(),
+            first = results.recv() => first.flatten(),
             () = context.may_rest(open) => return Ok(()),
         };
         open -= 1;
         // Other results that are ready are recorded in the same batch: one sync for all of them.
         let mut ready: Vec<ToolFinished> = first.into_iter().collect();
-        while let Ok(next) = told.try_recv() {
+        while let Ok(next) = results.try_recv() {
             ready.extend(next);
             open -= 1;
         }
@@ -417,12 +417,12 @@ async fn delegate(
         Some(Ok(child)) => child_output(context, &child).await,
         Some(Err(Refused(reason))) => Ok(ToolOutput::refused(format!("Error: {reason}"))),
         // This cannot happen: no other task waits for the same call.
-        None => told_to_end(context).await,
+        None => until_cancelled(context).await,
     }
 }
 
 /// Waits until the agent is cancelled.
-async fn told_to_end<T>(context: &StepContext) -> Result<T, ToolError> {
+async fn until_cancelled<T>(context: &StepContext) -> Result<T, ToolError> {
     context.cancel.cancelled().await;
     Err(ToolError::Cancelled)
 }
@@ -447,7 +447,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
             // The stored answer of the child is lost. The run stops, so that nobody takes the
             // preview for the whole.
             context.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
-            return told_to_end(context).await;
+            return until_cancelled(context).await;
         }
     };
     let transcript = context.services.transcript(&child.agent);

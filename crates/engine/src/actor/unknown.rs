@@ -41,7 +41,7 @@ pub(super) async fn settle(
         OnUnknown::Ask => {
             let secrets = &context.services.secrets;
             let [mut arguments, mut known] =
-                [call.call.input.as_str().to_owned(), unknown::told(&finished)];
+                [call.call.input.as_str().to_owned(), unknown::result_text(&finished)];
             secrets.redact(&mut arguments);
             secrets.redact(&mut known);
             let asked = unknown::question(call, &arguments, &known, begun);

@@ -145,21 +145,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_end_is_told() {
-        let (tell, mut told) = mpsc::unbounded_channel();
+    async fn each_end_is_reported() {
+        let (send, mut ends) = mpsc::unbounded_channel();
         let mut work = Work::default();
         for number in 0..3 {
-            let tell = tell.clone();
+            let send = send.clone();
             let body = async move {
                 tokio::task::yield_now().await;
                 assert!(number != 1, "one");
                 number
             };
-            work.start(Helper::Step, body, move |end| tell.send((number, end)).unwrap());
+            work.start(Helper::Step, body, move |end| send.send((number, end)).unwrap());
         }
         let mut all = Vec::new();
         while all.len() < 3 {
-            all.push(told.recv().await.unwrap());
+            all.push(ends.recv().await.unwrap());
         }
         all.sort_by_key(|(number, _)| *number);
         let [(_, first), (_, second), (_, third)] = &all[..] else { panic!("three") };

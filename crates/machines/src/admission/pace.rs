@@ -1,6 +1,6 @@
 //! The pace of calls to a provider: how many may start in a length of time.
 //!
-//! Pure: time is given as the time since the admission began. A limit is configured, told by the
+//! Pure: time is given as the time since the admission began. A limit is configured, reported by the
 //! provider's headers, or learned from a refusal. Calls are spaced evenly, because a burst that a limit
 //! of a minute allows breaks the shorter windows that providers also count in.
 
@@ -126,13 +126,13 @@ impl Pace {
 
 /// A limit that headers tell, until it is full again.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     pace: Pace,
     until: Duration,
     left: u64,
 }
 
-impl Told {
+impl Reported {
     /// Spreads what is left over the time until the reset. For a limit that is filled up all the time, this
     /// ends at the pace at which it is filled.
     fn new(now: Duration, remaining: Remaining) -> Option<Self> {
@@ -150,12 +150,12 @@ impl Told {
     /// Replaces an earlier report. What has started since keeps its distance.
     fn replace(earlier: &mut Option<Self>, now: Duration, remaining: Option<Remaining>) {
         let Some(remaining) = remaining else { return };
-        let before = earlier.map_or(Duration::ZERO, |told| told.pace.next);
+        let before = earlier.map_or(Duration::ZERO, |reported| reported.pace.next);
         *earlier = Self::new(now, remaining);
-        if let Some(told) = earlier {
+        if let Some(reported) = earlier {
             // The distance at the new pace: an old, slower one no longer counts.
-            let spaced = before.min(now + told.pace.time(1.0));
-            told.pace.next = told.pace.next.max(spaced);
+            let spaced = before.min(now + reported.pace.time(1.0));
+            reported.pace.next = reported.pace.next.max(spaced);
         }
     }
 }
@@ -297,8 +297,8 @@ impl Learned {
 pub(super) struct Pacing {
     requests: Option<Pace>,
     tokens: Option<Pace>,
-    told_requests: Option<Told>,
-    told_tokens: Option<Told>,
+    reported_requests: Option<Reported>,
+    reported_tokens: Option<Reported>,
     learned: Learned,
     /// The usual number of tokens of a call.
     usual: Option<f64>,
@@ -315,20 +315,22 @@ impl Pacing {
 
     /// Returns the time from which the next call may start.
     pub(super) fn ready_at(&self, now: Duration) -> Duration {
-        let told = [self.told_requests, self.told_tokens].into_iter().flatten();
-        let told = told.filter(|told| told.until > now).map(|told| told.pace.next.min(told.until));
+        let reported = [self.reported_requests, self.reported_tokens].into_iter().flatten();
+        let reported = reported
+            .filter(|reported| reported.until > now)
+            .map(|reported| reported.pace.next.min(reported.until));
         let own = [self.requests, self.tokens].into_iter().flatten().map(|pace| pace.next);
         let learned = self.learned.per_second(now).map(|_| self.learned.next);
-        told.chain(own).chain(learned).max().unwrap_or_default()
+        reported.chain(own).chain(learned).max().unwrap_or_default()
     }
 
     /// Counts a call that starts, of about this many tokens. Returns the tokens that are assumed.
     pub(super) fn start(&mut self, now: Duration, tokens: u64) -> f64 {
         let tokens = self.usual.unwrap_or(tokens as f64);
-        let told = self.told_requests.as_mut().map(|told| &mut told.pace);
-        self.requests.iter_mut().chain(told).for_each(|pace| pace.start(now, 1.0));
-        let told = self.told_tokens.as_mut().map(|told| &mut told.pace);
-        self.tokens.iter_mut().chain(told).for_each(|pace| pace.start(now, tokens));
+        let reported = self.reported_requests.as_mut().map(|reported| &mut reported.pace);
+        self.requests.iter_mut().chain(reported).for_each(|pace| pace.start(now, 1.0));
+        let reported = self.reported_tokens.as_mut().map(|reported| &mut reported.pace);
+        self.tokens.iter_mut().chain(reported).for_each(|pace| pace.start(now, tokens));
         self.learned.start(now);
         tokens
     }
@@ -336,9 +338,9 @@ impl Pacing {
     /// Forgets the limits that are full again. Returns true if so little was left of one that so many calls
     /// at once could use up the next as well: nothing is known of it until a response tells.
     pub(super) fn forget_old(&mut self, now: Duration, calls: usize) -> bool {
-        let is_old = |told: &mut Told| told.until <= now;
-        let requests = self.told_requests.take_if(is_old).map(|told| told.left);
-        let tokens = self.told_tokens.take_if(is_old).map(|told| told.left);
+        let is_old = |reported: &mut Reported| reported.until <= now;
+        let requests = self.reported_requests.take_if(is_old).map(|reported| reported.left);
+        let tokens = self.reported_tokens.take_if(is_old).map(|reported| reported.left);
         let usual = self.usual.unwrap_or(0.0);
         requests.is_some_and(|left| left < calls as u64)
             || tokens.is_some_and(|left| (left as f64) < usual * calls as f64)
@@ -386,9 +388,9 @@ impl Pacing {
     }
 
     /// Takes note of the limits in the headers of a response.
-    pub(super) fn told(&mut self, now: Duration, allowance: Allowance) {
-        Told::replace(&mut self.told_requests, now, allowance.requests);
-        Told::replace(&mut self.told_tokens, now, allowance.tokens);
+    pub(super) fn report(&mut self, now: Duration, allowance: Allowance) {
+        Reported::replace(&mut self.reported_requests, now, allowance.requests);
+        Reported::replace(&mut self.reported_tokens, now, allowance.tokens);
     }
 
     /// Takes note of the refusal of a call of this round, and of the end of the pause after it. Returns
@@ -452,20 +454,20 @@ mod tests {
     #[test]
     fn headers_spread_what_is_left_over_the_time_to_the_reset() {
         let mut pacing = Pacing::default();
-        let told = |left, resets_in| Allowance {
+        let allowance = |left, resets_in| Allowance {
             requests: Some(Remaining { left, resets_in }),
             tokens: None,
         };
-        pacing.told(S, told(10, 10 * S));
+        pacing.report(S, allowance(10, 10 * S));
         assert!((10..=11).contains(&starts(&mut pacing, S, 11 * S, 0).len()));
         assert!(starts(&mut pacing, 11 * S, 12 * S, 0).len() > 900, "the report is over");
-        pacing.told(12 * S, told(0, 3 * S));
+        pacing.report(12 * S, allowance(0, 3 * S));
         assert_eq!(pacing.ready_at(12 * S), 15 * S);
-        pacing.told(13 * S, told(5_000, S));
+        pacing.report(13 * S, allowance(5_000, S));
         assert!(pacing.ready_at(13 * S) <= 13 * S + MS, "a newer report replaces it");
         // The limit of a day is not spread, and a missing time means nothing.
-        for odd in [told(5, 3_600 * S), told(0, Duration::ZERO)] {
-            pacing.told(14 * S, odd);
+        for odd in [allowance(5, 3_600 * S), allowance(0, Duration::ZERO)] {
+            pacing.report(14 * S, odd);
             assert!(pacing.ready_at(14 * S) <= 14 * S, "{odd:?}");
         }
     }

@@ -288,8 +288,8 @@ impl Stage {
                 {
                     call.machine.taken(&self.model);
                 }
-                let told = Allowance { requests: self.left(now), tokens: None };
-                let actions = self.admission.taken(now, &key, told);
+                let allowance = Allowance { requests: self.left(now), tokens: None };
+                let actions = self.admission.taken(now, &key, allowance);
                 self.start(now, actions);
             }
             Happens::Ends(key) => {

@@ -120,13 +120,13 @@ impl Play {
 
     fn tell(&mut self, table: &Table, input: Input) -> String {
         self.step = self.machine.next(table, table.now, input);
-        told(&self.step)
+        in_words(&self.step)
     }
 
     /// Lets all waits pass and all wishes come true, until the request is sent or the call has ended. Returns
     /// the steps.
     fn until_sent(&mut self, table: &mut Table) -> String {
-        let mut steps = vec![told(&self.step)];
+        let mut steps = vec![in_words(&self.step)];
         loop {
             let input = match &self.step {
                 Step::Announce { .. } | Step::Failed(_) | Step::Cut { .. } => Input::Recorded,
@@ -160,7 +160,7 @@ impl Play {
 }
 
 /// Puts a step into words.
-fn told(step: &Step) -> String {
+fn in_words(step: &Step) -> String {
     match step {
         Step::Announce { number } => format!("announce {number}"),
         Step::LetAhead => "let ahead".to_owned(),

@@ -58,7 +58,7 @@ pub(super) struct Agents {
 struct OpenAgent {
     stage: Stage,
     /// The outcome with which it must end. It is set also for an agent without an actor.
-    told: Option<Outcome>,
+    required_outcome: Option<Outcome>,
 }
 
 /// The stage of an agent that has not ended.
@@ -82,7 +82,7 @@ enum Stage {
 impl Agents {
     /// Makes the agents of a run that has these from before.
     pub(super) fn new(unfinished: BTreeMap<AgentId, UnfinishedAgent>) -> Self {
-        let idle = || OpenAgent { stage: Stage::Idle, told: None };
+        let idle = || OpenAgent { stage: Stage::Idle, required_outcome: None };
         let open = unfinished.keys().map(|id| (id.clone(), idle())).collect();
         Self { open, unfinished, ..Self::default() }
     }
@@ -104,12 +104,12 @@ impl Agents {
 
     /// Returns true if an agent has ended or was asked to end.
     pub(super) fn is_over(&self, id: &AgentId) -> bool {
-        self.open.get(id).is_none_or(|agent| agent.told.is_some())
+        self.open.get(id).is_none_or(|agent| agent.required_outcome.is_some())
     }
 
     /// Returns true if an agent that has not ended was asked to end.
-    pub(super) fn is_told(&self, id: &AgentId) -> bool {
-        self.told(id).is_some()
+    pub(super) fn must_end(&self, id: &AgentId) -> bool {
+        self.required_outcome(id).is_some()
     }
 
     /// Returns true if no agent has an actor, and none is being ended.
@@ -144,12 +144,12 @@ impl Agents {
     }
 
     /// Returns the outcome with which an agent was asked to end, if it was.
-    fn told(&self, id: &AgentId) -> Option<&Outcome> {
-        self.open.get(id).and_then(|agent| agent.told.as_ref())
+    fn required_outcome(&self, id: &AgentId) -> Option<&Outcome> {
+        self.open.get(id).and_then(|agent| agent.required_outcome.as_ref())
     }
 
     fn insert(&mut self, id: &AgentId) {
-        self.open.insert(id.clone(), OpenAgent { stage: Stage::Idle, told: None });
+        self.open.insert(id.clone(), OpenAgent { stage: Stage::Idle, required_outcome: None });
     }
 
     /// Moves an agent that has not ended to another stage.
@@ -294,7 +294,7 @@ impl Desk<'_, Agents> {
 
     /// Restarts a crashed agent or ends it, as its restart policy says.
     fn crashed(&mut self, id: &AgentId, error: &str) {
-        if self.agents.is_told(id) {
+        if self.agents.must_end(id) {
             return self.end_idle(vec![id.clone()]);
         }
         let Some(status) = self.state.agents().get(id) else { return };
@@ -325,7 +325,7 @@ impl Desk<'_, Agents> {
         if self.pauses.is_interrupted() {
             return;
         }
-        if self.agents.is_told(id) {
+        if self.agents.must_end(id) {
             return self.end_idle(vec![id.clone()]);
         }
         let at = self.now.since + RestartPolicy::pause(restart);
@@ -363,7 +363,7 @@ impl Desk<'_, Agents> {
         if self.pauses.is_interrupted() {
             return;
         }
-        if self.agents.is_told(id) {
+        if self.agents.must_end(id) {
             return self.end_idle(vec![id.clone()]);
         }
         self.own().unfinished.remove(id);

@@ -247,7 +247,7 @@ decisions! { run:
     /// The beginning of the run has failed.
     FailBeginning(failure: Failure) => run.stopping().fail_beginning(failure);
     /// A task records the failure that one must record.
-    FailureTold() => run.stopping().failure_told();
+    FailureRecorded() => run.stopping().failure_recorded();
     /// The run stops so that it can be resumed, for this reason.
     Interrupt(reason: String, cause: PauseCause, haste: Haste) =>
         run.pauses().interrupt(reason, cause, haste);

@@ -27,7 +27,7 @@ pub(super) struct Hooks {
     /// it reads.
     begun: Option<(Hook, Value)>,
     /// True if that one was told to end.
-    is_told: bool,
+    must_end: bool,
 }
 
 impl Hooks {
@@ -67,7 +67,7 @@ impl Desk<'_, Hooks> {
         {
             self.act(Action::RunHook { hook, input });
             // It was told so while its beginning was on its way to the journal.
-            if self.hooks.is_told {
+            if self.hooks.must_end {
                 self.end();
             }
         }
@@ -75,7 +75,7 @@ impl Desk<'_, Hooks> {
 
     /// Records an end. A hook that was told to end because the run pauses has not done its work.
     pub(super) fn finished(&mut self, finished: HookFinished) {
-        let paused = self.hooks.is_told && self.pauses.is_interrupted();
+        let paused = self.hooks.must_end && self.pauses.is_interrupted();
         let paused = paused && finished.error.is_some();
         self.record(vec![Draft::run(HookFinished { paused, ..finished })]);
     }
@@ -140,7 +140,8 @@ impl Desk<'_, Hooks> {
 
     fn begin(&mut self, hook: Hook, result: Option<&RunCompleted>) {
         if !self.hooks.is_at_work() {
-            *self.own() = Hooks { begun: Some((hook, self.input_of_hook(result))), is_told: false };
+            *self.own() =
+                Hooks { begun: Some((hook, self.input_of_hook(result))), must_end: false };
             self.record(vec![Draft::run(HookStarted { hook })]);
         }
     }
@@ -159,7 +160,7 @@ impl Desk<'_, Hooks> {
     /// Ends the hook that is at work, if one is: the run is told to stop.
     pub(super) fn end(&mut self) {
         if self.hooks.is_at_work() {
-            self.own().is_told = true;
+            self.own().must_end = true;
             self.act(Action::EndHook);
         }
     }

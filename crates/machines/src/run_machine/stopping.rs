@@ -32,7 +32,7 @@ pub(super) struct Stopping {
     is_cleanup_stopped: bool,
     /// The failure that some task must still record: the run used up its time when no task was at
     /// work.
-    untold: Option<Failure>,
+    unrecorded: Option<Failure>,
     /// The tasks that were cancelled one by one, by place in the plan, with the reason.
     cancelled: HashMap<usize, String>,
     /// The tasks that may start although a failure keeps the others from it; absent before a
@@ -57,8 +57,8 @@ impl Stopping {
     }
 
     /// Returns the failure that some task must still record.
-    pub(super) fn untold(&self) -> Option<&Failure> {
-        self.untold.as_ref()
+    pub(super) fn unrecorded(&self) -> Option<&Failure> {
+        self.unrecorded.as_ref()
     }
 }
 
@@ -191,7 +191,7 @@ impl Facts {
 
     /// Returns true if some task shows that the time was used up. One task must show it; otherwise
     /// nobody could see why the run ended.
-    fn is_timeout_told(&self) -> bool {
+    fn is_timeout_recorded(&self) -> bool {
         (0..self.settings.plan.tasks().len()).any(|place| match self.task_state(place) {
             TaskState::Running => true,
             // The task begins at this moment, or its end is on its way to the journal.
@@ -336,8 +336,8 @@ impl Desk<'_, Stopping> {
 
     /// Stops a run that has used up its time.
     pub(super) fn time_is_up(&mut self, failure: Failure) {
-        if !self.stopping.is_stopped() && !self.is_timeout_told() {
-            self.own().untold = Some(failure.clone());
+        if !self.stopping.is_stopped() && !self.is_timeout_recorded() {
+            self.own().unrecorded = Some(failure.clone());
         }
         self.stop(Stop::Failed(failure));
     }
@@ -348,13 +348,13 @@ impl Desk<'_, Stopping> {
         self.own().is_cleanup_stopped = true;
         // One task shows why the run ended.
         if self.state.first_failed().is_none() {
-            self.own().untold = Some(failure.clone());
+            self.own().unrecorded = Some(failure.clone());
         }
         self.stop(Stop::Failed(failure));
     }
 
     /// Notes that a task records the failure that one must record.
-    pub(super) fn failure_told(&mut self) {
-        self.own().untold = None;
+    pub(super) fn failure_recorded(&mut self) {
+        self.own().unrecorded = None;
     }
 }

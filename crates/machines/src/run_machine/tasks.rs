@@ -156,8 +156,8 @@ impl Desk<'_, Tasks> {
         }
         // One task is enough to record the timeout: the failure is taken, so the others are
         // cancelled.
-        if let Some(failure) = self.stopping.untold().cloned() {
-            self.post(Decision::FailureTold());
+        if let Some(failure) = self.stopping.unrecorded().cloned() {
+            self.post(Decision::FailureRecorded());
             let attempt = self.status(place).map_or(0, |status| status.attempt);
             return Unstarted::Becomes(Box::new(self.failed(place, attempt, failure)));
         }
@@ -282,7 +282,7 @@ impl Desk<'_, Tasks> {
         match same.and_then(|status| Some((status.agent.clone()?, status.attempt))) {
             // An agent that was asked to end is of no more use; one that has ended settles its
             // attempt.
-            Some((agent, attempt)) if !self.agents.is_told(&agent) => {
+            Some((agent, attempt)) if !self.agents.must_end(&agent) => {
                 let started = self.started(place, attempt, &agent, key);
                 Some(Beginning::GoesOn(agent, started))
             }

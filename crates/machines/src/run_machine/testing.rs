@@ -88,7 +88,7 @@ struct Actor {
     /// True from the last answer of its children until it has its slot again.
     returning: bool,
     has_slot: bool,
-    told: Option<Outcome>,
+    required_outcome: Option<Outcome>,
     /// True if its end is on its way to the journal.
     ending: bool,
 }
@@ -153,7 +153,7 @@ pub(super) struct World {
     /// True if no person is asked about proposals.
     pub(super) unasked: bool,
     /// The failures of children that their parents were told, in order.
-    pub(super) told_failures: Vec<(AgentId, FailureKind)>,
+    pub(super) reported_failures: Vec<(AgentId, FailureKind)>,
     /// The schema that the answer of the child with this number must fit, if there is one.
     pub(super) wanted: Option<fn(u32) -> Option<Json>>,
     /// The reason for which later processes cancel the run as they begin.
@@ -212,7 +212,7 @@ impl World {
             hooks_ended: Vec::new(),
             failing_hooks: Vec::new(),
             unasked: false,
-            told_failures: Vec::new(),
+            reported_failures: Vec::new(),
             wanted: None,
             cancel_next: None,
             give_up_next: None,
@@ -827,8 +827,8 @@ impl World {
                 }
                 Action::Define(_) => {}
                 Action::TellAnswerer { request, outcome } => {
-                    let told = self.answer_outcomes.insert(request, outcome);
-                    assert_eq!(told, None, "{request} was told twice\n{}", self.story());
+                    let earlier = self.answer_outcomes.insert(request, outcome);
+                    assert_eq!(earlier, None, "{request} was told twice\n{}", self.story());
                 }
                 Action::Notify { .. } => self.pending.push(Pending::Notified),
                 Action::Evaluate(evaluation) => self.pending.push(Pending::Evaluated(evaluation)),
@@ -845,8 +845,8 @@ impl World {
                 // One that has begun ends with an error; before, there is nothing to end.
                 Action::EndHook => {
                     for pending in &mut self.pending {
-                        if let Pending::Hooked(hook, is_told) = pending
-                            && !std::mem::replace(is_told, true)
+                        if let Pending::Hooked(hook, must_end) = pending
+                            && !std::mem::replace(must_end, true)
                         {
                             self.hooks_ended.push(*hook);
                         }
@@ -875,9 +875,19 @@ impl World {
         // Only an agent that waits for children may begin without a slot.
         let waits_first = matches!(steps.front(), Some(Step::Delegate(_) | Step::Ask));
         assert!(has_slot || waits_first, "{agent} works without a slot\n{}", self.story());
-        let (waits, asks, proposes, told) = (Vec::new(), None, None, None);
+        let (waits, asks, proposes, required_outcome) = (Vec::new(), None, None, None);
         let (returning, ending) = (false, false);
-        let actor = Actor { task, steps, waits, asks, proposes, returning, has_slot, told, ending };
+        let actor = Actor {
+            task,
+            steps,
+            waits,
+            asks,
+            proposes,
+            returning,
+            has_slot,
+            required_outcome,
+            ending,
+        };
         self.actors.insert(agent.clone(), actor);
         self.spawned.push(agent.clone());
         self.pending.push(Pending::Step(agent));
@@ -891,7 +901,7 @@ impl World {
 
     fn tell_end(&mut self, agent: &AgentId, outcome: Outcome) {
         let Some(actor) = self.actors.get_mut(agent) else { return };
-        actor.told = Some(outcome);
+        actor.required_outcome = Some(outcome);
         actor.waits.clear();
         (actor.asks, actor.proposes) = (None, None);
         if actor.steps.front() != Some(&Step::Stuck) && !actor.ending {
@@ -902,7 +912,7 @@ impl World {
     fn answered(&mut self, parent: &AgentId, call: &str, answer: Result<ChildResult, Refused>) {
         if let Ok(child) = &answer {
             if let Outcome::Failed { failure, .. } = &child.outcome {
-                self.told_failures.push((child.agent.clone(), failure.kind));
+                self.reported_failures.push((child.agent.clone(), failure.kind));
             }
             let status = &self.state.agents()[&child.agent];
             assert!(status.has_subtree_ended(), "{} answers early", child.agent);
@@ -912,7 +922,7 @@ impl World {
         let Some(actor) = self.actors.get_mut(parent) else { return };
         let waited = !actor.waits.is_empty();
         actor.waits.retain(|waits| waits.as_str() != call);
-        if waited && actor.waits.is_empty() && actor.told.is_none() {
+        if waited && actor.waits.is_empty() && actor.required_outcome.is_none() {
             actor.returning = true;
             // The answers are recorded before the agent asks for its slot.
             self.pass(parent);
@@ -926,7 +936,9 @@ impl World {
     }
 
     fn person_answered(&mut self, agent: &AgentId, id: &str) {
-        let Some(actor) = self.actors.get_mut(agent).filter(|actor| actor.told.is_none()) else {
+        let Some(actor) =
+            self.actors.get_mut(agent).filter(|actor| actor.required_outcome.is_none())
+        else {
             return;
         };
         if actor.asks.take_if(|asks| asks == id).is_some() {
@@ -940,7 +952,9 @@ impl World {
         let plans = self.state.proposed_plans();
         let is_added = plans.iter().filter(|plan| plan.key.as_str() == call).count();
         assert_eq!(is_added, usize::from(answer.is_ok()), "{agent}: {answer:?}\n{}", self.story());
-        let Some(actor) = self.actors.get_mut(agent).filter(|actor| actor.told.is_none()) else {
+        let Some(actor) =
+            self.actors.get_mut(agent).filter(|actor| actor.required_outcome.is_none())
+        else {
             return;
         };
         if actor.proposes.take_if(|proposes| proposes.as_str() == call).is_some() {
@@ -969,8 +983,8 @@ impl World {
                 let fits = rules.read(OutputFormat::Json, &output.text).map(drop);
                 self.machine.answer_compared(now, &agent, fits);
             }
-            Pending::Hooked(hook, is_told) => {
-                let fails = is_told || self.failing_hooks.contains(&hook);
+            Pending::Hooked(hook, must_end) => {
+                let fails = must_end || self.failing_hooks.contains(&hook);
                 let error = fails.then(|| "exit code 1".to_owned());
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
@@ -997,7 +1011,7 @@ impl World {
     /// Performs an actor's next step.
     fn act(&mut self, agent: &AgentId) {
         let Some(actor) = self.actors.get_mut(agent).filter(|actor| !actor.ending) else { return };
-        if let Some(outcome) = actor.told.clone() {
+        if let Some(outcome) = actor.required_outcome.clone() {
             if actor.steps.front() != Some(&Step::Stuck) {
                 actor.ending = true;
                 let draft = end(&actor.task, agent, outcome);

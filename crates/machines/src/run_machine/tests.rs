@@ -288,8 +288,8 @@ fn an_attempt_that_takes_too_long_fails_and_its_pause_does_not_count() {
     assert_eq!(completed(&world.play()), RunStatus::Failed);
     let status = world.state.task(&name("hang")).expect("a task");
     assert_eq!(status.attempt, 2);
-    let told = "attempt 2 took longer than 7 s";
-    assert_eq!(status.failure.as_ref().map(|f| f.message.as_str()), Some(told));
+    let message = "attempt 2 took longer than 7 s";
+    assert_eq!(status.failure.as_ref().map(|f| f.message.as_str()), Some(message));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn an_answer_of_a_child_that_does_not_fit_is_mended_or_told_as_a_failure_whereve
         let rounds = |id: &str| world.state.agents()[&AgentId::from_text(id)].round;
         let rounds = ["t/helper-1", "t/helper-2", "t/helper-3"].map(rounds);
         assert_eq!(rounds, [1, 2, 3], "{kill_at}\n{}", world.story());
-        let failed: Vec<_> = world.told_failures.iter().map(|(_, kind)| *kind).collect();
+        let failed: Vec<_> = world.reported_failures.iter().map(|(_, kind)| *kind).collect();
         assert!(failed.iter().all(|kind| *kind == FailureKind::OutputSchema), "{failed:?}");
         assert!(!failed.is_empty(), "{kill_at}\n{}", world.story());
     }
@@ -694,7 +694,7 @@ impl Lookup for Texts {
 }
 
 #[test]
-fn what_is_foretold_happens() {
+fn what_is_forecast_happens() {
     for seed in 0..2_000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let tasks: Vec<_> = random_tasks(&mut rng)
@@ -709,11 +709,11 @@ fn what_is_foretold_happens() {
         if world.finish.is_some() {
             continue;
         }
-        let foretold = forecast(world.settings.clone(), world.start_of(), world.now(), &mut Texts);
-        let Ok(foretold) = foretold;
+        let forecast = forecast(world.settings.clone(), world.start_of(), world.now(), &mut Texts);
+        let Ok(forecast) = forecast;
         world.kill_process();
         world.play();
-        for (name, then) in foretold.state().tasks().filter(|(_, task)| task.state.is_end()) {
+        for (name, then) in forecast.state().tasks().filter(|(_, task)| task.state.is_end()) {
             let now = world.state.task(name).expect("a task");
             // The first of two failures decides whether what cannot start is skipped or cancelled.
             let not_started = |state| match state {
@@ -724,11 +724,11 @@ fn what_is_foretold_happens() {
             assert_eq!(then, now, "seed {seed}: {name}\n{}", world.story());
         }
         let began = |at: &usize| {
-            let name = &foretold.machine.plan().tasks()[*at].name;
+            let name = &forecast.machine.plan().tasks()[*at].name;
             world.state.task(name).is_some_and(|task| task.agent.is_some())
         };
-        // Under `fail_fast`, a first failure may keep a foretold attempt from starting.
-        let all_began = foretold.begins.keys().all(began);
+        // Under `fail_fast`, a first failure may keep a forecast attempt from starting.
+        let all_began = forecast.begins.keys().all(began);
         assert!(all_began || limits.fail_fast, "seed {seed}\n{}", world.story());
     }
 }
@@ -943,10 +943,10 @@ fn the_end_of_a_run_decides_which_hooks_run_and_not_the_reverse() {
         assert_eq!(failed, failing);
         let no_start = failing.contains(&OnStart);
         assert_eq!(world.spawned.is_empty(), no_start, "nothing is spent before on_start");
-        let told = world.state.task(&name(only)).and_then(|task| task.failure.clone());
-        let told =
-            told.is_some_and(|failure| failure.message.contains("on_start failed: exit code 1"));
-        assert_eq!(told, no_start);
+        let failure = world.state.task(&name(only)).and_then(|task| task.failure.clone());
+        let failed_at_start =
+            failure.is_some_and(|failure| failure.message.contains("on_start failed: exit code 1"));
+        assert_eq!(failed_at_start, no_start);
     }
     // Whoever cancels a run ends the hook that is at work, also once no task is left; the next hook comes.
     for until in [OnStart, OnFailure, OnExit] {

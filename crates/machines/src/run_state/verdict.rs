@@ -4,9 +4,9 @@ use super::AgentStatus;
 use crate::failure::{Failure, FailureKind};
 use crate::turn::Outcome;
 
-/// The most bytes of a check's output or reasons that are told: the end of a compiler's or a test's
+/// The most bytes of a check's output or reasons that are quoted: the end of a compiler's or a test's
 /// output, with room for a long message.
-const TOLD_BYTES: usize = 8 * 1024;
+const QUOTED_BYTES: usize = 8 * 1024;
 
 /// The verdict of a check that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,9 +77,9 @@ fn read_verdict(answer: &str) -> Verdict {
     }
 }
 
-/// Returns the end of a text that is too long to be told whole.
+/// Returns the end of a text that is too long to be quoted whole.
 fn end_of(text: &str) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(TOLD_BYTES))..]
+    &text[text.ceil_char_boundary(text.len().saturating_sub(QUOTED_BYTES))..]
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
             assert!(failure.message.contains("neither"), "{failure}");
             assert_eq!(failure.output.as_deref(), Some(answer));
         }
-        let Verdict::Unclear(long) = read_verdict(&"é".repeat(TOLD_BYTES)) else { panic!() };
-        assert_eq!(long.output.map(|output| output.len()), Some(TOLD_BYTES));
+        let Verdict::Unclear(long) = read_verdict(&"é".repeat(QUOTED_BYTES)) else { panic!() };
+        assert_eq!(long.output.map(|output| output.len()), Some(QUOTED_BYTES));
     }
 }

@@ -117,7 +117,7 @@ mod tests {
             let rendered = render(template, &json!({ "args": args }));
             assert_eq!(rendered, Ok(expected.map(str::to_owned)), "{template}");
         }
-        for (template, args, told) in [
+        for (template, args, message) in [
             ("{{ args.x }}", json!({"x": "--upload-pack=sh"}), "begins with `-`"),
             ("{{ args.x }}", json!({"x": -5}), "begins with `-`"),
             ("{{ args.x }}b", json!({"x": "-"}), "begins with `-`"),
@@ -132,7 +132,7 @@ mod tests {
             ("{{ args.x ~ args.x }}", json!({"x": "y".repeat(40 << 20)}), "MiB"),
         ] {
             let error = render(template, &json!({ "args": args })).expect_err(template);
-            assert!(error.to_string().contains(told), "{template}: {error}");
+            assert!(error.to_string().contains(message), "{template}: {error}");
         }
     }
 }

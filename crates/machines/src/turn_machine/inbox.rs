@@ -337,10 +337,10 @@ mod tests {
                 events.iter().for_each(|event| again.apply(event).expect("legal"));
                 prop_assert_eq!(again.joining(), machine.joining());
                 let in_view = again.view().slots().flat_map(|slot| texts(&slot.entry.json));
-                let told = in_view.chain(waiting(&again.inbox));
-                let told: Vec<_> = told.filter(|text| text.starts_with("round")).collect();
+                let seen = in_view.chain(waiting(&again.inbox));
+                let seen: Vec<_> = seen.filter(|text| text.starts_with("round")).collect();
                 let wanted: Vec<_> = (1..=rounds).map(|round| format!("round {round}")).collect();
-                prop_assert_eq!(told, wanted);
+                prop_assert_eq!(seen, wanted);
             }
         }
     }

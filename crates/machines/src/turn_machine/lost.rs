@@ -13,8 +13,8 @@ use crate::id::{AgentId, CallKey};
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::turn::{Effect, ResultSource, ToolFinished, ToolStatus};
 
-/// Most characters of the arguments of a lost call that a model is told.
-const TOLD_CHARS: usize = 400;
+/// Most characters of the arguments of a lost call that are quoted to a model.
+const QUOTED_CHARS: usize = 400;
 
 /// A call of which records were lost.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ impl LostCalls {
         // The model was asked again and answered with other words: it learns what its first answer did. A
         // change of a file says by itself what it does to the file as it is now.
         let first = lost.iter().find(|lost| self.began.contains(&lost.key))?;
-        (same.is_none() && call.effect == Effect::Once).then(|| told(turn, call, first))
+        (same.is_none() && call.effect == Effect::Once).then(|| describe_lost(turn, call, first))
     }
 }
 
@@ -143,9 +143,9 @@ fn adopted(turn: u32, call: &PendingCall, finished: &ToolFinished) -> ToolFinish
     }
 }
 
-/// Tells what a lost call of the same turn did, in the place of another call.
-fn told(turn: u32, call: &PendingCall, lost: &LostCall) -> ToolFinished {
-    let arguments: String = lost.input.chars().take(TOLD_CHARS).collect();
+/// Describes what a lost call of the same turn did, in the place of another call.
+fn describe_lost(turn: u32, call: &PendingCall, lost: &LostCall) -> ToolFinished {
+    let arguments: String = lost.input.chars().take(QUOTED_CHARS).collect();
     let what = format!("called `{}` with {arguments}", lost.name);
     let ended = match &lost.finished {
         None => "how it ended is not known".to_owned(),

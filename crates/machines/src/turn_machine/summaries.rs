@@ -18,7 +18,7 @@ pub(super) struct Summaries {
     /// True if the summary that was requested is one that the model asked for.
     asked_by_model: bool,
     /// The failure of the summary that the model asked for, until the model is told.
-    untold: Option<CompactionFailed>,
+    unreported: Option<CompactionFailed>,
     /// Reasons of the summaries that are being written, in the order of the requests: the last one
     /// ends first.
     open: Vec<CompactionTrigger>,
@@ -83,7 +83,7 @@ impl Machine {
     /// Returns the failure of the summary that the model asked for, if the model was not told yet.
     #[must_use]
     pub fn failed_compaction(&self) -> Option<&CompactionFailed> {
-        self.summaries.untold.as_ref()
+        self.summaries.unreported.as_ref()
     }
 
     /// Defers the requested summary until a user speaks.
@@ -188,7 +188,7 @@ impl Summaries {
             // The next rung of the ladder needs no model.
             Some(CompactionTrigger::Reactive) => self.must_shrink = true,
             Some(CompactionTrigger::Manual) if std::mem::take(&mut self.asked_by_model) => {
-                self.untold = Some(failed.clone());
+                self.unreported = Some(failed.clone());
             }
             Some(CompactionTrigger::Manual | CompactionTrigger::Auto) | None => {}
         }
@@ -222,7 +222,7 @@ impl Summaries {
     /// that was not a summary.
     pub(super) fn edited(&mut self, turn: u32, edited: &ContextEdited) {
         if edited.layer == failure::NAME {
-            self.untold = None;
+            self.unreported = None;
         }
         let counts = self.pace.on_refill == OnRefill::Digest && edited.layer == guard::GUARD_LAYER;
         if counts && self.freed != Some(turn) {
@@ -233,7 +233,7 @@ impl Summaries {
 
     pub(super) fn turn_started(&mut self) {
         self.must_shrink = false;
-        self.untold = None;
+        self.unreported = None;
     }
 
     pub(super) fn replied(&mut self) {
@@ -418,16 +418,16 @@ mod tests {
         };
         let mut asked = ask(true);
         asked.failed(4, &no());
-        assert_eq!(asked.untold, Some(no()));
+        assert_eq!(asked.unreported, Some(no()));
         asked.turn_started();
-        assert_eq!(asked.untold, None, "told once");
+        assert_eq!(asked.unreported, None, "told once");
         let mut done = ask(true);
         done.finished(4);
         done.requested(9, CompactionTrigger::Auto);
         done.failed(9, &no());
-        assert_eq!(done.untold, None);
+        assert_eq!(done.unreported, None);
         let mut by_person = ask(false);
         by_person.failed(4, &no());
-        assert_eq!(by_person.untold, None, "a person sees the event");
+        assert_eq!(by_person.unreported, None, "a person sees the event");
     }
 }

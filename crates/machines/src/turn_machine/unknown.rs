@@ -132,7 +132,7 @@ pub fn failing(unknown: ToolFinished) -> ToolFinished {
 
 /// Returns the text of a result, as a model reads it.
 #[must_use]
-pub fn told(finished: &ToolFinished) -> String {
+pub fn result_text(finished: &ToolFinished) -> String {
     match finished.block.decode() {
         Ok(Block::ToolResult(result)) => result.text(),
         _ => String::new(),
@@ -141,7 +141,7 @@ pub fn told(finished: &ToolFinished) -> String {
 
 /// Returns a result with another text.
 fn with(finished: ToolFinished, change: impl FnOnce(&str) -> String) -> ToolFinished {
-    let text = change(&told(&finished));
+    let text = change(&result_text(&finished));
     let block = match finished.block.decode() {
         Ok(Block::ToolResult(result)) => {
             let content = crate::message::ResultContent::Text(text);
@@ -213,7 +213,7 @@ mod tests {
             let decided = decide(&tool, lost(&tool), &answered(true, Some(words)));
             let Decision::Finished(finished) = decided else { panic!("{words}") };
             assert_eq!((finished.status, finished.fails_agent), (status, false), "{words}");
-            let text = told(&finished);
+            let text = result_text(&finished);
             assert!(text.contains(says), "{words}: {text}");
             let is_unknown = status == ToolStatus::Unknown;
             assert_eq!(text.starts_with(interrupted::OUTCOME_UNKNOWN), is_unknown);
@@ -224,7 +224,10 @@ mod tests {
         else {
             panic!("a rejection is no reason to make the call again")
         };
-        assert!(failed.fails_agent && told(&failed).ends_with("rejected the question: stop here"));
+        assert!(
+            failed.fails_agent
+                && result_text(&failed).ends_with("rejected the question: stop here")
+        );
     }
 
     #[test]
@@ -233,7 +236,7 @@ mod tests {
         for (words, output) in [("done", ""), ("done: {\"a\": 1}", "{\"a\": 1}")] {
             let decided = decide(&run, lost(&run), &answered(true, Some(words)));
             let Decision::Finished(finished) = decided else { panic!("{words}") };
-            assert_eq!(told(&finished), output);
+            assert_eq!(result_text(&finished), output);
         }
     }
 

@@ -53,12 +53,12 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Returns what waits until the result before this one was told, and what is to be dropped once this one
+    /// Returns what waits until the result before this one was reported, and what is to be dropped once this one
     /// was.
     pub(super) fn next(
         &mut self,
     ) -> (impl Future<Output = ()> + Send + use<>, oneshot::Sender<()>) {
-        let (told, next) = oneshot::channel();
+        let (reported, next) = oneshot::channel();
         let before = self.last.replace(next);
         let turn = async move {
             if let Some(before) = before {
@@ -66,7 +66,7 @@ impl Order {
                 let _ = tokio::time::timeout(IN_ORDER_WITHIN, before).await;
             }
         };
-        (turn, told)
+        (turn, reported)
     }
 }
 
@@ -92,11 +92,11 @@ impl Evaluations {
         };
         let Ok(thread) = self.free.clone().acquire_owned().await else { return Err(crashed) };
         let stop = Stop::default();
-        let told = stop.clone();
+        let until = stop.clone();
         let evaluate = work::blocking_for(Helper::Evaluation, of, move || {
             // The thread is free when the evaluation has ended, also if nobody waits for it any more.
             let (_thread, _mark) = (thread, mark);
-            template::until(&told, || evaluation.evaluate())
+            template::until(&until, || evaluation.evaluate())
         });
         let mut evaluate = std::pin::pin!(evaluate);
         let ended = match tokio::time::timeout(WITHIN, &mut evaluate).await {

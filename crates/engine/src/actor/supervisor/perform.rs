@@ -134,7 +134,7 @@ impl Supervisor {
                 let (task, number) = (evaluation.task.clone(), evaluation.number);
                 let (crashed, myself) = (evaluation.failure(CRASHED), myself.clone());
                 let evaluate = state.evaluations.clone().evaluate(evaluation);
-                let (turn, told) = state.order.next();
+                let (turn, reported) = state.order.next();
                 let evaluate = async move {
                     let result = evaluate.await;
                     turn.await;
@@ -144,7 +144,7 @@ impl Supervisor {
                     let result = Box::new(result.unwrap_or(Err(crashed)));
                     // A supervisor that has ended needs no result.
                     let _ = myself.send_message(SupervisorMsg::Evaluated { task, number, result });
-                    drop(told);
+                    drop(reported);
                 });
             }
             Action::CompareAnswer { agent, output, schema } => {

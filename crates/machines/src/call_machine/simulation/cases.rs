@@ -104,7 +104,7 @@ pub fn cases() -> Vec<Case> {
     let within = |name, scene, seconds| Case { name, scene, wants: Wants::AllWithin(s(seconds)) };
     let of = |refuses, status| Scene { status, ..Scene::of(refuses) };
     let after_one = |refuses| Scene { retry_after: Some(s(1)), ..Scene::of(refuses) };
-    let told = Scene { headers: true, ..Scene::of(Refuses::Window(10, s(1))) };
+    let by_headers = Scene { headers: true, ..Scene::of(Refuses::Window(10, s(1))) };
     let empty = Scene::of(Refuses::Bucket(20.0, 20.0, 0.0));
     vec![
         part("2 % of 429", Scene::of(Refuses::Part(0.02)), 0.9),
@@ -118,7 +118,7 @@ pub fn cases() -> Vec<Case> {
         used("10 in each second", Scene::of(Refuses::Window(10, s(1))), 10.0, 5),
         used("40 in each second", Scene::of(Refuses::Window(40, s(1))), 40.0, 15),
         used("10 in each second, Retry-After 1", after_one(Refuses::Window(10, s(1))), 10.0, 5),
-        used("10 in each second, told by headers", told, 10.0, 5),
+        used("10 in each second, told by headers", by_headers, 10.0, 5),
         used("a bucket of 20, empty, 20 a second", empty, 20.0, 10),
         // It holds the calls of two seconds, and is met by a call that asks and one that does not.
         Case {

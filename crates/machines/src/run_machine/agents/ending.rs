@@ -21,10 +21,10 @@ impl Desk<'_, Agents> {
     /// Asks an agent and its children to end.
     pub(in crate::run_machine) fn end_agent(&mut self, id: &AgentId, outcome: Outcome) {
         let Some(agent) = self.own().open.get_mut(id) else { return };
-        if agent.told.is_some() || agent.stage == Stage::Ending {
+        if agent.required_outcome.is_some() || agent.stage == Stage::Ending {
             return;
         }
-        agent.told = Some(outcome.clone());
+        agent.required_outcome = Some(outcome.clone());
         let stage = agent.stage;
         match stage {
             Stage::Live => {
@@ -63,7 +63,7 @@ impl Desk<'_, Agents> {
             // A slot that the agent holds is released when its subtree has ended.
             self.post(Decision::Withdraw(id.clone()));
             self.own().set_stage(&id, Stage::Ending);
-            if let Some(outcome) = self.agents.told(&id).cloned() {
+            if let Some(outcome) = self.agents.required_outcome(&id).cloned() {
                 ends.push((id, outcome));
             }
         }

@@ -22,7 +22,8 @@ impl Facts {
         let unfinished = self.agents.unfinished_of_task.get(task).into_iter().flatten();
         let is_idle = |id: &&AgentId| {
             let agent = self.agents.open.get(*id);
-            agent.is_some_and(|agent| agent.stage == Stage::Idle && agent.told.is_none())
+            agent
+                .is_some_and(|agent| agent.stage == Stage::Idle && agent.required_outcome.is_none())
         };
         unfinished.filter(is_idle).cloned().collect()
     }
@@ -128,13 +129,13 @@ impl Desk<'_, Agents> {
     }
 
     fn dismiss(&mut self, agents: Vec<AgentId>, reason: &str) {
-        let told = || Outcome::Cancelled { reason: reason.to_owned() };
+        let cancelled = || Outcome::Cancelled { reason: reason.to_owned() };
         let mut idle = Vec::new();
         for id in agents {
             if let Some(agent) = self.own().open.get_mut(&id)
                 && agent.stage == Stage::Idle
             {
-                agent.told.get_or_insert_with(told);
+                agent.required_outcome.get_or_insert_with(cancelled);
                 idle.push(id);
             }
         }

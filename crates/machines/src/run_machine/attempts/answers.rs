@@ -169,11 +169,11 @@ impl Desk<'_, Attempts> {
         let is_over = rules.repeat.as_ref().is_some_and(|repeat| round >= repeat.max_iterations)
             || (cause != Cause::Until && (is_command || mended >= rules.retries as usize));
         if is_over {
-            let told = match (cause, round) {
+            let in_round = match (cause, round) {
                 (Cause::Until, _) | (_, 1) => String::new(),
                 _ => format!(" (in round {round})"),
             };
-            let message = format!("{}{told}", failure.message);
+            let message = format!("{}{in_round}", failure.message);
             return self.fail(place, Failure { message, ..failure });
         }
         if !self.may_go_on(place, &main) {

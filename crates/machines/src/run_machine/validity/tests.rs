@@ -291,8 +291,8 @@ fn every_prefix_ends(seeds: std::ops::Range<u64>) {
                 play(&mut world, calm);
             }
             if is_ordered {
-                let told = || format!("seed {seed} after {count}\n{}", world.story());
-                assert_eq!(end_of(&world), end_of(&twin), "{}", told());
+                let story = || format!("seed {seed} after {count}\n{}", world.story());
+                assert_eq!(end_of(&world), end_of(&twin), "{}", story());
             }
             // What failed can be tried again from there.
             world.is_healed = true;
