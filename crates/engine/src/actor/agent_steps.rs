@@ -18,8 +18,8 @@ use super::given::Given;
 use super::mail::StepError;
 use super::model_call::{self, Answered, CallError, Caller, Payer};
 use super::spans;
-use super::step::{StepContext, StepResult, ended, settled};
-use super::unknown::{self, Settled};
+use super::step::{StepContext, StepResult, ended, store_spills};
+use super::unknown::{self, Resolution};
 use super::{tool_context, tool_run};
 use crate::call_machine::Broken;
 use crate::context::layers::pipeline::AppliedEdit;
@@ -102,7 +102,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
     } = call;
     let service = &briefing.model;
     context.wait_for_disk().await?;
-    let mut before = settled(&context, changes).await?;
+    let mut before = store_spills(&context, changes).await?;
     let summary = announcement.map(|Announcement { requested, durable }| {
         before.push(requested.into());
         durable
@@ -253,13 +253,13 @@ pub(super) async fn run_command(context: StepContext, command: CommandStep) -> S
             }
         };
         let begun = context.begun.load(Ordering::Relaxed);
-        match unknown::settle(&context, &call, finished, begun, tries).await {
-            Settled::Finished(finished) => break finished,
-            Settled::Again => {}
-            Settled::Open => return Ok(records),
+        match unknown::resolve(&context, &call, finished, begun, tries).await {
+            Resolution::Finished(finished) => break finished,
+            Resolution::Again => {}
+            Resolution::Open => return Ok(records),
         }
     };
-    records.extend(tool_run::settled(&context, [finished]).await?);
+    records.extend(tool_run::record_results(&context, [finished]).await?);
     Ok(records)
 }
 

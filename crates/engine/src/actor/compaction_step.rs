@@ -6,7 +6,7 @@
 use tokio::sync::oneshot;
 
 use super::mail::StepError;
-use super::step::{StepContext, StepResult, settled};
+use super::step::{StepContext, StepResult, store_spills};
 use super::summarise::{self, Source};
 use super::summary::{NoSummary, Summary as Gained, SummaryAnswer, SummaryError, Written};
 use super::{carry_over, hooks};
@@ -102,7 +102,7 @@ pub fn announced(due: &SummaryRequest) -> CompactionRequested {
 pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult {
     let Compaction { changes, layer, due, held, source } = compaction;
     context.wait_for_disk().await?;
-    let mut before = settled(&context, changes).await?;
+    let mut before = store_spills(&context, changes).await?;
     before.push(announced(&due).into());
     let mut records = context.record(before).await?;
     let covered = Covered::by(&due);

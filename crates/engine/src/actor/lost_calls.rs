@@ -12,7 +12,7 @@ use super::mail::StepError;
 use super::services::Services;
 use super::step::{StepContext, StepResult, finished, killed};
 use super::tool_run;
-use super::unknown::{self, Settled};
+use super::unknown::{self, Resolution};
 use super::work::{self, Helper};
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
@@ -131,17 +131,17 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
     crash::pass(Point::BeforeRepair);
     let is_unknown = |finished: &ToolFinished| finished.status == ToolStatus::Unknown;
     let (unknown, known): (Vec<_>, Vec<_>) = results.into_iter().partition(is_unknown);
-    let mut records = tool_run::settled(&context, known).await?;
+    let mut records = tool_run::record_results(&context, known).await?;
     // A person may be asked about these, which takes as long as it takes.
     for finished in unknown {
         let Some(lost) = calls.iter().find(|lost| lost.call.key == finished.key) else { continue };
         let begun = lost.begun.as_ref().map_or(0, |begun| begun.seq);
-        match unknown::settle(&context, &lost.call, finished, begun, 1).await {
-            Settled::Finished(finished) => {
-                records.extend(tool_run::settled(&context, [finished]).await?);
+        match unknown::resolve(&context, &lost.call, finished, begun, 1).await {
+            Resolution::Finished(finished) => {
+                records.extend(tool_run::record_results(&context, [finished]).await?);
             }
-            Settled::Again => {}
-            Settled::Open => break,
+            Resolution::Again => {}
+            Resolution::Open => break,
         }
     }
     Ok(records)

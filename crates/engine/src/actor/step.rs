@@ -280,7 +280,7 @@ pub type StepResult = Result<Vec<SharedRecord>, StepError>;
 
 /// Stores the texts that the edits removed from the view, and returns the events of the edits. The
 /// texts are durable before the records of the markers that name them.
-pub(super) async fn settled(
+pub(super) async fn store_spills(
     context: &StepContext,
     changes: Vec<AppliedEdit>,
 ) -> Result<Vec<Event>, StepError> {

@@ -21,7 +21,7 @@ use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
 use super::tool_context::{record_start, tool_context};
-use super::unknown::{self, Settled};
+use super::unknown::{self, Resolution};
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};
@@ -115,7 +115,7 @@ async fn run_group(
             () = context.may_rest(1) => None,
         };
         if let Some(result) = result {
-            records.extend(settled(context, [result]).await?);
+            records.extend(record_results(context, [result]).await?);
         }
         return Ok(());
     }
@@ -159,13 +159,13 @@ async fn run_group(
             ready.extend(next);
             open -= 1;
         }
-        records.extend(settled(context, ready).await?);
+        records.extend(record_results(context, ready).await?);
     }
     Ok(())
 }
 
 /// Records results and removes their copies in the spool, which are no longer needed.
-pub(super) async fn settled(
+pub(super) async fn record_results(
     context: &StepContext,
     results: impl IntoIterator<Item = ToolFinished>,
 ) -> Result<Vec<SharedRecord>, StepError> {
@@ -197,10 +197,10 @@ async fn run_one(
             }
         };
         let begun = context.begun.load(Ordering::Relaxed);
-        match unknown::settle(context, call, finished, begun, tries).await {
-            Settled::Finished(finished) => return Some(finished),
-            Settled::Again => {}
-            Settled::Open => return None,
+        match unknown::resolve(context, call, finished, begun, tries).await {
+            Resolution::Finished(finished) => return Some(finished),
+            Resolution::Again => {}
+            Resolution::Open => return None,
         }
     }
 }

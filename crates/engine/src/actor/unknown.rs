@@ -1,4 +1,4 @@
-//! Settles what is recorded for a call whose outcome nobody knows: asks a person where `on_unknown` says
+//! Resolves what is recorded for a call whose outcome nobody knows: asks a person where `on_unknown` says
 //! so, and lets the agent fail where that is wanted.
 //!
 //! A question outlives its process: whoever looks for the same beginning of the same call again asks
@@ -13,7 +13,7 @@ use crate::turn_machine::PendingCall;
 use crate::turn_machine::unknown::{self, Decision};
 
 /// What follows from a result.
-pub(super) enum Settled {
+pub(super) enum Resolution {
     /// It is recorded.
     Finished(ToolFinished),
     /// The call is made again.
@@ -24,20 +24,20 @@ pub(super) enum Settled {
 
 /// Returns what follows from the result of a call. `begun` is the number of the record of its last
 /// beginning, 0 without one, and `tries` counts how often this process has made it.
-pub(super) async fn settle(
+pub(super) async fn resolve(
     context: &StepContext,
     call: &PendingCall,
     finished: ToolFinished,
     begun: u64,
     tries: u32,
-) -> Settled {
+) -> Resolution {
     if unknown::is_repeated(call, &finished, tries) {
-        return Settled::Again;
+        return Resolution::Again;
     }
     let tool = context.services.tools.get(&call.call.name).and_then(|tool| tool.on_unknown());
     match unknown::rule(call, &finished, tool, context.on_unknown) {
-        OnUnknown::Tell => Settled::Finished(finished),
-        OnUnknown::Fail => Settled::Finished(unknown::failing(finished)),
+        OnUnknown::Tell => Resolution::Finished(finished),
+        OnUnknown::Fail => Resolution::Finished(unknown::failing(finished)),
         OnUnknown::Ask => {
             let secrets = &context.services.secrets;
             let [mut arguments, mut known] =
@@ -46,10 +46,10 @@ pub(super) async fn settle(
             secrets.redact(&mut known);
             let asked = unknown::question(call, &arguments, &known, begun);
             match questions::ask(context, asked, None, None).await {
-                Err(_) => Settled::Open,
+                Err(_) => Resolution::Open,
                 Ok(Answered { answer, .. }) => match unknown::decide(call, finished, &answer) {
-                    Decision::Finished(finished) => Settled::Finished(finished),
-                    Decision::Again => Settled::Again,
+                    Decision::Finished(finished) => Resolution::Finished(finished),
+                    Decision::Again => Resolution::Again,
                 },
             }
         }

@@ -96,8 +96,8 @@ impl Facts {
 }
 
 impl Desk<'_, Attempts> {
-    /// Settles an attempt once its agent and every agent that worked for it have ended.
-    pub(super) fn settle_when_quiet(&mut self, place: usize) {
+    /// Concludes an attempt once its agent and every agent that worked for it have ended.
+    pub(super) fn conclude_when_quiet(&mut self, place: usize) {
         let Some(status) = self.status(place).filter(|status| status.open_agents == 0) else {
             return;
         };

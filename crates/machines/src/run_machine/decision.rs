@@ -102,8 +102,8 @@ decisions! { run:
     EndUnstarted(place: usize, event: Event) => run.tasks().end_unstarted(place, event);
     /// An attempt has failed: another one follows, or the task fails.
     FailAttempt(place: usize, failure: Failure) => run.attempts().fail(place, failure);
-    /// An attempt is settled, if no agent works for it any more.
-    SettleAttempt(place: usize) => run.attempts().settle_when_quiet(place);
+    /// An attempt is concluded, if no agent works for it any more.
+    ConcludeAttempt(place: usize) => run.attempts().conclude_when_quiet(place);
     /// The form of an output is checked. The key is that of an earlier result, if it is one.
     CheckOutput(place: usize, made: Made, reused: Option<String>) =>
         run.attempts().check_output(place, made, reused);
@@ -113,8 +113,8 @@ decisions! { run:
     FanOut(place: usize) => run.fan_outs().start(place);
     /// The instances of a task that has fanned out are added to the plan.
     Expand(place: usize) => run.expand(place);
-    /// A task that has fanned out is settled, if all its instances have ended.
-    SettleFanOut(place: usize) => run.fan_outs().settle(place);
+    /// A task that has fanned out is concluded, if all its instances have ended.
+    ConcludeFanOut(place: usize) => run.fan_outs().conclude(place);
     /// A person is asked to approve, or has answered.
     Approve(place: usize) => run.questions().approve(place);
     /// The failure of a task may keep others from starting.

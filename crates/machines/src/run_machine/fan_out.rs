@@ -181,8 +181,8 @@ impl Desk<'_, FanOuts> {
         }
     }
 
-    /// Settles a task once all its instances have ended.
-    pub(super) fn settle(&mut self, place: usize) {
+    /// Concludes a task once all its instances have ended.
+    pub(super) fn conclude(&mut self, place: usize) {
         if let Some(failure) = self.fan_outs.lost.get(&place).cloned() {
             let attempt = self.status(place).map_or(1, |status| status.attempt);
             let failed = self.failed(place, attempt, failure);

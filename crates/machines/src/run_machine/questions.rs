@@ -123,7 +123,7 @@ impl Desk<'_, Questions> {
         let id = self.status(place).and_then(|status| status.question.clone());
         match id.map(|id| self.state.questions().answer(&id).cloned()) {
             None => self.ask_for_approval(place),
-            Some(Some(answered)) => self.settle_approval(place, &answered),
+            Some(Some(answered)) => self.resolve_approval(place, &answered),
             Some(None) => {}
         }
     }
@@ -163,7 +163,7 @@ impl Desk<'_, Questions> {
         }
     }
 
-    fn settle_approval(&mut self, place: usize, answered: &Answered) {
+    fn resolve_approval(&mut self, place: usize, answered: &Answered) {
         let Answered { answer, at_ms, .. } = answered;
         if !answer.allowed {
             let attempt = self.status(place).map_or(1, |status| status.attempt);

@@ -101,9 +101,9 @@ impl Desk<'_, Tasks> {
         match self.task_state(place) {
             TaskState::Pending | TaskState::Ready | TaskState::Waiting => {}
             TaskState::Running if self.spec(place).fan_out.is_some() => {
-                return self.post(Decision::SettleFanOut(place));
+                return self.post(Decision::ConcludeFanOut(place));
             }
-            TaskState::Running => return self.post(Decision::SettleAttempt(place)),
+            TaskState::Running => return self.post(Decision::ConcludeAttempt(place)),
             TaskState::Completed
             | TaskState::Failed
             | TaskState::Skipped
@@ -280,7 +280,7 @@ impl Desk<'_, Tasks> {
         let status = self.status(place).filter(|status| status.is_held());
         let same = status.filter(|status| status.key.as_ref() == Some(&key));
         match same.and_then(|status| Some((status.agent.clone()?, status.attempt))) {
-            // An agent that was asked to end is of no more use; one that has ended settles its
+            // An agent that was asked to end is of no more use; one that has ended concludes its
             // attempt.
             Some((agent, attempt)) if !self.agents.must_end(&agent) => {
                 let started = self.started(place, attempt, &agent, key);

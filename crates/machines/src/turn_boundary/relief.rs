@@ -51,7 +51,7 @@ impl Boundary<'_> {
         self.tell_of_failure();
         // This comes before the summary is requested: a change of the messages that it covers would
         // make it stale.
-        self.settle();
+        self.guard_until_stable();
         let is_due = relief == Relief::Prepare;
         let prepare = is_due.then(|| self.due(None, as_sent.as_ref())).flatten();
         self.send(turn, message, prepare)
@@ -97,7 +97,7 @@ impl Boundary<'_> {
     /// Leaves out thinking that the edits made stale, and makes the view fit again: with each edit less is
     /// known of its size, so a view that just fitted may not fit after it. A request that is made again
     /// after a crash finds nothing to edit.
-    fn settle(&mut self) {
+    fn guard_until_stable(&mut self) {
         for _ in 0..MOST_ROUNDS {
             self.leave_out_stale_thinking();
             let made = self.changes.len();

@@ -102,7 +102,7 @@ impl Machine {
             // The effect of the summary on the view is recorded before the next call.
             StopReason::Compaction => Phase::Ready,
             StopReason::ContextWindowExceeded => {
-                if self.summaries.settled_in(self.turn) {
+                if self.summaries.ended_in(self.turn) {
                     let message = "the context window was full and a summary did not help";
                     return Phase::Ending(self.failed(FailureKind::ContextOverflow, message));
                 }

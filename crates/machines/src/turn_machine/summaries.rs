@@ -27,13 +27,13 @@ pub(super) struct Summaries {
     /// Turn in which a summary was last begun because a request was refused.
     relieved: Option<u32>,
     /// Turn in which a summary last ended, with or without success.
-    settled: Option<u32>,
+    ended: Option<u32>,
     /// Turn in which the view was last made smaller because it was full.
     freed: Option<u32>,
     /// Times in a row that the view was full again soon after it was made smaller.
     refills: u32,
     /// `refills` before the first summary in `open` was requested.
-    settled_refills: u32,
+    refills_before: u32,
     /// Times in a row that a request was refused as too long.
     refusals: u32,
     /// True if the next request must be smaller although no summary made it so.
@@ -158,13 +158,13 @@ impl Summaries {
         self.asked = self.deferred.take().or(self.asked.take());
     }
 
-    pub(super) fn settled_in(&self, turn: u32) -> bool {
-        self.settled == Some(turn)
+    pub(super) fn ended_in(&self, turn: u32) -> bool {
+        self.ended == Some(turn)
     }
 
     pub(super) fn requested(&mut self, turn: u32, trigger: CompactionTrigger) {
         if self.open.is_empty() {
-            self.settled_refills = self.refills;
+            self.refills_before = self.refills;
         }
         if trigger == CompactionTrigger::Auto {
             self.count_refill(turn);
@@ -178,13 +178,13 @@ impl Summaries {
 
     pub(super) fn finished(&mut self, turn: u32) {
         self.freed = Some(turn);
-        if self.settle(turn) == Some(CompactionTrigger::Manual) {
+        if self.end(turn) == Some(CompactionTrigger::Manual) {
             self.asked_by_model = false;
         }
     }
 
     pub(super) fn failed(&mut self, turn: u32, failed: &CompactionFailed) {
-        match self.settle(turn) {
+        match self.end(turn) {
             // The next rung of the ladder needs no model.
             Some(CompactionTrigger::Reactive) => self.must_shrink = true,
             Some(CompactionTrigger::Manual) if std::mem::take(&mut self.asked_by_model) => {
@@ -196,8 +196,8 @@ impl Summaries {
 
     /// Notes the end of a summary. Returns the reason of the request that it answers, if there is
     /// one.
-    fn settle(&mut self, turn: u32) -> Option<CompactionTrigger> {
-        self.settled = Some(turn);
+    fn end(&mut self, turn: u32) -> Option<CompactionTrigger> {
+        self.ended = Some(turn);
         // A summary that was written ahead does not answer a request that came after its beginning.
         let is_ahead = self.open.pop() == Some(CompactionTrigger::Auto);
         let answered = if is_ahead { None } else { self.asked.take() };
@@ -251,7 +251,7 @@ impl Summaries {
         if !self.open.is_empty() {
             self.open.clear();
             self.tried = None;
-            self.refills = self.settled_refills;
+            self.refills = self.refills_before;
         }
     }
 }
@@ -371,7 +371,7 @@ mod tests {
         assert!(summaries.asked().is_some());
         summaries.requested(2, CompactionTrigger::Manual);
         summaries.finished(2);
-        assert!(summaries.asked().is_none() && summaries.settled_in(2));
+        assert!(summaries.asked().is_none() && summaries.ended_in(2));
     }
 
     #[test]
