@@ -660,7 +660,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         hooks: Default::default(),
         compaction: three_layer(),
         journal,
-        room: tokio::sync::watch::Sender::new(DiskSpace::Enough),
+        disk_space: tokio::sync::watch::Sender::new(DiskSpace::Enough),
         transcripts: root.join("agents"),
         asker: None,
         addresses: Addresses::default(),

@@ -355,14 +355,14 @@ impl RunMachine {
     /// Takes in that the disk has no space for new work.
     pub fn disk_full(&mut self, now: Now) {
         self.facts.now = now;
-        self.pauses().no_room();
+        self.pauses().disk_full();
         self.decide();
     }
 
     /// Takes in that the disk has space again.
-    pub fn disk_has_room(&mut self, now: Now) {
+    pub fn disk_has_space(&mut self, now: Now) {
         self.facts.now = now;
-        self.pauses().room_again();
+        self.pauses().disk_has_space();
         self.decide();
     }
 

@@ -139,7 +139,7 @@ pub struct Outgoing {
     pub message: Option<Json>,
     last: Last,
     thinking: Thinking,
-    room: Option<Fit>,
+    fit: Option<Fit>,
 }
 
 impl Outgoing {
@@ -149,8 +149,8 @@ impl Outgoing {
     /// # Errors
     /// Returns the rule that is broken. Any rule but [`Rule::Fits`] is a defect of this program.
     pub fn check<'a>(&'a self, tools: &'a [Name]) -> Result<Sendable<'a>, Invalid> {
-        let Self { last, thinking, room, .. } = *self;
-        let rules = Rules { tools, last, thinking, room };
+        let Self { last, thinking, fit, .. } = *self;
+        let rules = Rules { tools, last, thinking, fit };
         let checked = validity::check(&self.view, self.message.as_ref(), &rules);
         checked.inspect_err(|invalid| debug_assert_eq!(invalid.rule(), Rule::Fits, "{invalid}"))
     }
@@ -207,8 +207,8 @@ struct Boundary<'a> {
 impl<'a> Boundary<'a> {
     fn new(machine: &'a Machine, terms: &'a Terms<'a>) -> Self {
         let Terms { preset, strategy, model, capabilities, .. } = *terms;
-        let room = model.context_window.saturating_sub(model.max_output_tokens);
-        let strategy = strategy::choose(strategy, preset.preference, room, capabilities);
+        let input_tokens = model.context_window.saturating_sub(model.max_output_tokens);
+        let strategy = strategy::choose(strategy, preset.preference, input_tokens, capabilities);
         let (size, view) = (Size::new(machine, model), machine.view().clone());
         Self { machine, terms, strategy, size, view, changes: Vec::new() }
     }
@@ -258,9 +258,9 @@ impl<'a> Boundary<'a> {
     /// Prepares the view as a request for a reply.
     fn outgoing(&self, message: Option<Json>) -> Outgoing {
         let last = if self.machine.is_paused() { Last::Either } else { Last::User };
-        let room = self.terms.preset.guard.then(|| self.size.room(&self.view));
+        let fit = self.terms.preset.guard.then(|| self.size.fit(&self.view));
         let (view, thinking) = (self.view.clone(), self.terms.model.thinking);
-        Outgoing { view, message, last, thinking, room }
+        Outgoing { view, message, last, thinking, fit }
     }
 
     /// Sets the answers that only the agent itself can give: the result of a `snip`, and the

@@ -61,8 +61,8 @@ pub(super) async fn add(
     if context.cancel.is_cancelled() {
         return Err(StepError::Cancelled);
     }
-    let room = most_tokens.min(view.tokens() / 2).saturating_sub(after.tokens());
-    Ok(match recovery.unwrap_or_default().render(&material, room) {
+    let free_tokens = most_tokens.min(view.tokens() / 2).saturating_sub(after.tokens());
+    Ok(match recovery.unwrap_or_default().render(&material, free_tokens) {
         Some(text) => attachments::attach(edit, text),
         None => edit,
     })

@@ -74,7 +74,7 @@ pub struct Services {
     /// The journal.
     pub journal: JournalHandle,
     /// The state of the disk as the supervisor last set it: no new work begins while it is full.
-    pub room: watch::Sender<DiskSpace>,
+    pub disk_space: watch::Sender<DiskSpace>,
     /// The folder of the transcripts, as the markers in views name it.
     pub transcripts: PathBuf,
     /// Asks a person permission questions; `None` if nobody is at a terminal.

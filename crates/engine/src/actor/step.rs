@@ -134,11 +134,11 @@ impl StepContext {
 
     /// Waits until new work may begin, which it may not while the disk is full.
     pub(super) async fn wait_for_disk(&self) -> Result<(), StepError> {
-        let mut room = self.services.room.subscribe();
+        let mut disk_space = self.services.disk_space.subscribe();
         tokio::select! {
             () = self.cancel.cancelled() => Err(StepError::Cancelled),
             // The sender is in the services themselves, so it cannot be dropped here.
-            _ = room.wait_for(|room| *room == DiskSpace::Enough) => Ok(()),
+            _ = disk_space.wait_for(|space| *space == DiskSpace::Enough) => Ok(()),
         }
     }
 

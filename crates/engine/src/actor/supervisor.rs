@@ -276,7 +276,7 @@ impl Actor for Supervisor {
                 tracing::warn!("the disk is full: nothing new begins until there is room");
                 state.machine.disk_full(now);
             }
-            SupervisorMsg::Disk(DiskSpace::Enough) => state.machine.disk_has_room(now),
+            SupervisorMsg::Disk(DiskSpace::Enough) => state.machine.disk_has_space(now),
             SupervisorMsg::Wake => {
                 state.timer = None;
                 state.machine.wake(now);
@@ -437,10 +437,13 @@ fn needed<T>(
 }
 
 /// Reports to the supervisor when the disk becomes full and when it has space again.
-async fn tell_of_disk(mut room: watch::Receiver<DiskSpace>, supervisor: ActorRef<SupervisorMsg>) {
+async fn tell_of_disk(
+    mut disk_space: watch::Receiver<DiskSpace>,
+    supervisor: ActorRef<SupervisorMsg>,
+) {
     // The sender is dropped with the journal. A supervisor that has ended needs no report.
-    while room.changed().await.is_ok() {
-        let now = *room.borrow_and_update();
+    while disk_space.changed().await.is_ok() {
+        let now = *disk_space.borrow_and_update();
         let _ = supervisor.send_message(SupervisorMsg::Disk(now));
     }
 }

@@ -125,14 +125,14 @@ async fn run_group(
     let mut running = Work::default();
     let mut before = None;
     // It gives its permits in the order of asking, so the calls begin in their order.
-    let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
+    let permits = Arc::new(Semaphore::new(CALLS_AT_ONCE));
     for call in group {
-        let (context, room) = (context.clone(), room.clone());
+        let (context, permits) = (context.clone(), permits.clone());
         let is_delegation = delegates(&call);
         let ticket = if is_delegation { Ticket::after(&mut before) } else { Ticket::default() };
         let (of, made) = (context.clone(), call.clone());
         let run = async move {
-            let _place = if is_delegation { None } else { room.acquire().await.ok() };
+            let _permit = if is_delegation { None } else { permits.acquire().await.ok() };
             run_one(&context, &call, ticket).await
         };
         let send_result = send_result.clone();

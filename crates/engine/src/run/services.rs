@@ -167,7 +167,7 @@ impl Prepared {
             compaction: config.compaction.clone(),
             planner: Some(Arc::new(Planner::new(config, run, proposed))),
             journal,
-            room: watch::Sender::new(DiskSpace::Enough),
+            disk_space: watch::Sender::new(DiskSpace::Enough),
             transcripts: dir.agents(),
             asker: options.asker.clone(),
             watcher,

@@ -95,9 +95,10 @@ impl Attempt<'_> {
     fn other_form(&self) -> Option<Next> {
         match self.error.class {
             ErrorClass::ContextPlusOutput { input: Some(input), limit: Some(limit) } => {
-                let room = limit.saturating_sub(input);
-                let fits = (LEAST_OUTPUT_TOKENS..self.form.max_output_tokens).contains(&room);
-                fits.then_some(Next::Smaller(room))
+                let free_tokens = limit.saturating_sub(input);
+                let fits =
+                    (LEAST_OUTPUT_TOKENS..self.form.max_output_tokens).contains(&free_tokens);
+                fits.then_some(Next::Smaller(free_tokens))
             }
             ErrorClass::SchemaRefused => self.form.has_schema.then_some(Next::WithoutSchema),
             ErrorClass::Unsupported(_) => self.form.has_edits.then_some(Next::Plain),

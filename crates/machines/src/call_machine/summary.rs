@@ -220,9 +220,9 @@ impl Writing {
                 let instruction = self.due.whole_instruction().chars().count();
                 // Space for two summaries: the one to write, and that of the parts before, which a later
                 // part is sent with.
-                let room = self.means.window.saturating_sub(2 * self.max_tokens());
-                let room = whole(room.saturating_mul(CHARS_PER_TOKEN));
-                self.parts(room.saturating_sub(instruction))
+                let free_tokens = self.means.window.saturating_sub(2 * self.max_tokens());
+                let free_chars = whole(free_tokens.saturating_mul(CHARS_PER_TOKEN));
+                self.parts(free_chars.saturating_sub(instruction))
             }
         };
         self.ask()

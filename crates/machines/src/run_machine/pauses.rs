@@ -226,7 +226,7 @@ impl Desk<'_, Pauses> {
     }
 
     /// Pauses the run because the disk is full: nothing new begins until there is disk space.
-    pub(super) fn no_room(&mut self) {
+    pub(super) fn disk_full(&mut self) {
         self.own().is_disk_full = true;
         if self.pauses.is_finishing {
             return;
@@ -240,7 +240,7 @@ impl Desk<'_, Pauses> {
 
     /// Records that the run continues, after the disk has space again. Work begins once this is
     /// durable.
-    pub(super) fn room_again(&mut self) {
+    pub(super) fn disk_has_space(&mut self) {
         self.own().is_disk_full = false;
         if self.pauses.is_finishing {
             return;

@@ -178,13 +178,13 @@ impl Scope<'_> {
     ) -> Result<(String, Vec<Shown>), (&'static str, TemplateError)> {
         let values = self.values(task).known();
         let message = template::render(&approval.message, &values).map_err(|e| ("message", e))?;
-        let (mut shown, mut room) = (Vec::new(), question::ALL_SHOWN_BYTES);
+        let (mut shown, mut bytes_left) = (Vec::new(), question::ALL_SHOWN_BYTES);
         for expression in &approval.show {
             let value = template::evaluate(expression, &values).map_err(|e| ("show", e))?;
             // For people: JSON on lines of its own.
             let text = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
-            let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(room));
-            room -= text.len();
+            let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(bytes_left));
+            bytes_left -= text.len();
             shown.push(Shown { expression: expression.clone(), text, left_out });
         }
         Ok((message, shown))

@@ -253,8 +253,8 @@ impl<C> Slots<C> {
         if !self.returning.is_empty() || self.working.len() >= self.capacity {
             return None;
         }
-        let has_room = self.children_working < self.children_capacity;
-        let (_, _, work) = self.turns.next(|rank| rank == Rank::Main || has_room)?;
+        let has_capacity = self.children_working < self.children_capacity;
+        let (_, _, work) = self.turns.next(|rank| rank == Rank::Main || has_capacity)?;
         match work {
             Work::Task(Precedence { task, .. }) => {
                 self.forget_task(task);

@@ -37,7 +37,7 @@ impl Precedence {
     }
 }
 
-/// Work that waits. The work of a class `C` is passed over as long as the class has no room.
+/// Work that waits. The work of a class `C` is passed over as long as the class has no capacity.
 #[derive(Clone, Debug)]
 pub(super) struct Turns<C, W> {
     /// For each owner, the number of its latest turn.
@@ -91,13 +91,14 @@ impl<C: Copy + Ord, W: Copy + Ord> Turns<C, W> {
         }
     }
 
-    /// Returns the work that is next, among the classes that have room. It still waits.
-    pub(super) fn next(&self, has_room: impl Fn(C) -> bool) -> Option<(C, Owner, W)> {
+    /// Returns the work that is next, among the classes that have capacity. It still waits.
+    pub(super) fn next(&self, has_capacity: impl Fn(C) -> bool) -> Option<(C, Owner, W)> {
         let first = |(class, found): (&C, &Class<W>)| {
             let (turn, owner) = *found.order.first()?;
             Some((turn, owner, *found.waiting.get(&owner)?.first()?, *class))
         };
-        let firsts = self.classes.iter().filter(|(class, _)| has_room(**class)).filter_map(first);
+        let firsts =
+            self.classes.iter().filter(|(class, _)| has_capacity(**class)).filter_map(first);
         let (_, owner, work, class) = firsts.min()?;
         Some((class, owner, work))
     }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_without_room_is_passed_over_and_a_turn_counts_for_all_of_them() {
+    fn a_class_without_capacity_is_passed_over_and_a_turn_counts_for_all_of_them() {
         let mut turns = Turns::default();
         turns.insert('a', Owner::Graph, 1);
         turns.insert('b', Owner::Graph, 2);

@@ -49,13 +49,14 @@ impl<'a> Size<'a> {
             overhead: measure.overhead(),
         };
         let limit = window.tokens.saturating_sub(window.output);
-        let room = measure.fitting_tokens(self.extent(view), limit).saturating_sub(self.joining);
+        let free_tokens =
+            measure.fitting_tokens(self.extent(view), limit).saturating_sub(self.joining);
         Surroundings {
             transcript: terms.transcript,
             results: terms.results,
             window,
             tokens_per_char: self.tokens_per_char(view),
-            measured_room: Some(room),
+            measured_room: Some(free_tokens),
             price: self.model.price.and_then(|price| price.relative()).unwrap_or_default(),
             idle: terms.idle,
             state,
@@ -69,7 +70,7 @@ impl<'a> Size<'a> {
 
     /// Returns the least tokens that the request needs after all that the guard could do, with the
     /// window that must hold them.
-    pub(super) fn room(&self, view: &View) -> Fit {
+    pub(super) fn fit(&self, view: &View) -> Fit {
         let needed = self.machine.measure().at_least(self.extent(view));
         Fit { needed, window: self.window() }
     }
@@ -83,8 +84,8 @@ impl<'a> Size<'a> {
             true => measure.at_most(self.extent(view)),
             false => self.expected_tokens(view),
         };
-        let room = self.window().tokens.saturating_sub(size);
-        self.model.max_output_tokens.min(room.max(LEAST_OUTPUT_TOKENS))
+        let free_tokens = self.window().tokens.saturating_sub(size);
+        self.model.max_output_tokens.min(free_tokens.max(LEAST_OUTPUT_TOKENS))
     }
 
     /// Returns the extent of the request's messages: the view and the message that joins it.

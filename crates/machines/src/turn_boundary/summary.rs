@@ -134,7 +134,7 @@ impl Boundary<'_> {
         let view = as_sent.unwrap_or_else(|| self.view.clone());
         let messages = view.slots().take_while(|slot| slot.to <= request.to).count();
         let thinking = self.terms.model.thinking;
-        let outgoing = Outgoing { view, message: None, last: Last::Either, thinking, room: None };
+        let outgoing = Outgoing { view, message: None, last: Last::Either, thinking, fit: None };
         // If the view cannot be sent as it is, a prompt of this program asks for the summary.
         outgoing.check(self.terms.tools).ok()?;
         Some(ByProvider { outgoing, messages, context })

@@ -44,7 +44,7 @@ pub struct Rules<'a> {
     /// Rule for how long the model's thinking stays valid.
     pub thinking: Thinking,
     /// Tokens needed and available; absent where a request is to be sent whatever its size.
-    pub room: Option<Fit>,
+    pub fit: Option<Fit>,
 }
 
 /// Tokens that a request needs, and the window that it must fit.
@@ -58,7 +58,7 @@ pub struct Fit {
 
 impl Default for Rules<'_> {
     fn default() -> Self {
-        Self { tools: &[], last: Last::User, thinking: Thinking::Free, room: None }
+        Self { tools: &[], last: Last::User, thinking: Thinking::Free, fit: None }
     }
 }
 
@@ -262,8 +262,8 @@ impl<'a> Pass<'a> {
         if self.bytes > MOST_BYTES {
             return Err(Invalid::Bytes(self.bytes));
         }
-        match rules.room {
-            Some(room) if room.needed > room.window.tokens => Err(Invalid::Window(room)),
+        match rules.fit {
+            Some(fit) if fit.needed > fit.window.tokens => Err(Invalid::Window(fit)),
             Some(_) | None => Ok(()),
         }
     }
@@ -362,9 +362,9 @@ mod tests {
     fn sizes_have_limits() {
         let view = view_of(&[json(ASK)]);
         let window = WindowSize { tokens: 100, origin: WindowOrigin::Configured };
-        let room = |needed| Rules { room: Some(Fit { needed, window }), ..Rules::default() };
-        assert!(check(&view, None, &room(100)).is_ok());
-        let invalid = check(&view, None, &room(101)).expect_err("too large");
+        let fits = |needed| Rules { fit: Some(Fit { needed, window }), ..Rules::default() };
+        assert!(check(&view, None, &fits(100)).is_ok());
+        let invalid = check(&view, None, &fits(101)).expect_err("too large");
         assert_eq!(invalid.kind(), FailureKind::ContextOverflow);
         let large = Json::encode(&Message::user("x".repeat(MOST_BYTES)));
         let invalid = check(&view_of(&[large]), None, &Rules::default()).expect_err("too large");

@@ -198,8 +198,8 @@ impl Supervisor {
                     let _ = myself.send_message(SupervisorMsg::Notified);
                 });
             }
-            Action::HoldSteps => drop(self.services.room.send_replace(DiskSpace::Scarce)),
-            Action::AllowSteps => drop(self.services.room.send_replace(DiskSpace::Enough)),
+            Action::HoldSteps => drop(self.services.disk_space.send_replace(DiskSpace::Scarce)),
+            Action::AllowSteps => drop(self.services.disk_space.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => {
                 let end = self.end_of(state, finish);
                 self.finish(myself, state, end);

@@ -252,11 +252,11 @@ fn what_is_no_summary_or_frees_too_little_ends_it() {
     let empty = "<summary></summary>";
     let none = unusable("nothing in it is a summary");
     assert_eq!(end(empty, StopReason::EndTurn, tagged), none);
-    let roomy = SummaryRequest { covers_chars: 10_000, ..due(3) };
+    let long_range = SummaryRequest { covers_chars: 10_000, ..due(3) };
     let long = "x".repeat(801);
     let longer = unusable("it is longer than it may be");
-    assert_eq!(end(&long, StopReason::EndTurn, roomy.clone()), longer);
-    assert_eq!(end(&long[1..], StopReason::EndTurn, roomy), text(&long[1..]));
+    assert_eq!(end(&long, StopReason::EndTurn, long_range.clone()), longer);
+    assert_eq!(end(&long[1..], StopReason::EndTurn, long_range), text(&long[1..]));
     // It covers 600 characters, of which it must free 100.
     assert_eq!(end(&long[..500], StopReason::MaxTokens, due(3)), text(&long[..500]));
     let too_little = Step::End(Err(NoText::FreesTooLittle));
