@@ -1,4 +1,4 @@
-//! The outlook of a resume: what it would do with each task and why, for people.
+//! The forecast of a resume: what it would do with each task and why, for people.
 //!
 //! Decides nothing: a forecast of the run machine decides (`run_machine/forecast.rs`), and this
 //! module puts it into words. Reads the journal, the spool and stored outputs, and writes nothing.
