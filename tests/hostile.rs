@@ -5,6 +5,7 @@ mod authority;
 mod configurations;
 mod keys;
 mod marks;
+mod neighbours;
 mod odd_files;
 mod questions;
 mod races;

@@ -20,12 +20,16 @@ use crate::id::Name;
 use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
 use crate::run_state::RunState;
+use crate::show::log_line::cut;
 
 /// The variable by which the shell asks for candidates. Its value is the name of the shell.
 const ASKED_BY: &str = "CALLSHEET_COMPLETE";
 
 /// The most runs that are listed: a person reads a screen of them, the newest first.
 const MOST_RUNS: usize = 40;
+
+/// The most characters of the help of a candidate: what fits beside one in a row of a terminal.
+const WIDEST_HELP: usize = 80;
 
 /// The name of the program in the scripts.
 const PROGRAM: &str = "callsheet";
@@ -81,7 +85,28 @@ pub(super) fn script(shell: clap_complete::Shell) -> Option<String> {
     let shells = Shells::builtins();
     let completer = shells.completer(&shell.to_string())?;
     completer.write_registration(ASKED_BY, PROGRAM, PROGRAM, PROGRAM, &mut script).ok()?;
-    String::from_utf8(script).ok()
+    let script = String::from_utf8(script).ok()?;
+    match shell {
+        clap_complete::Shell::Bash => without_globbing(&script),
+        _ => Some(script),
+    }
+}
+
+/// Returns the script of bash in which what the program offers is taken as it is: the script splits it without
+/// quotes, so that a name with a pattern in it would become that of a file which it matches, whatever that name holds.
+/// `None` if the script has another form than the one that is known.
+fn without_globbing(script: &str) -> Option<String> {
+    let function = format!("_clap_complete_{PROGRAM}");
+    let registered = format!("-F {function} ");
+    let count = script.matches(&registered).count();
+    (count > 0 && script.contains(&format!("{function}() {{"))).then(|| {
+        let own = format!("_{PROGRAM}_as_it_is");
+        let wrapped = format!(
+            "{own}() {{\n    local before=$-\n    set -f\n    {function} \"$@\"\n    local status=$?\n    \
+             [[ $before == *f* ]] || set +f\n    return $status\n}}\n"
+        );
+        wrapped + &script.replace(&registered, &format!("-F {own} "))
+    })
 }
 
 /// Completes the id of a run, or the name of its workflow.
@@ -111,9 +136,9 @@ pub(super) fn questions() -> ArgValueCompleter {
     completer(|here, _| {
         let pending = questions::of_all(&here.0);
         let shown = pending.iter().map(|one| {
-            let help = one.question.asked.message.lines().next().unwrap_or_default();
+            let message = one.question.asked.message.lines().next().unwrap_or_default();
             CompletionCandidate::new(questions::short_id(one.id(), &pending))
-                .help(Some(crate::show::question::safe(help).into()))
+                .help(Some(help(message).into()))
         });
         shown.collect()
     })
@@ -164,6 +189,11 @@ fn completer(
     })
 }
 
+/// Returns what a shell shows beside a candidate.
+fn help(text: &str) -> String {
+    cut(text, WIDEST_HELP)
+}
+
 fn candidate(name: &impl ToString) -> CompletionCandidate {
     CompletionCandidate::new(name.to_string())
 }
@@ -196,7 +226,7 @@ impl Here {
         let shown = runs.iter().take(MOST_RUNS).map(|run| {
             let id = run.name();
             let text = if whole(run) { id.clone() } else { short.of(&id) };
-            let workflow = workflow_of(run).map(|name| crate::show::question::safe(&name).into());
+            let workflow = workflow_of(run).map(|name| help(&name).into());
             CompletionCandidate::new(text).help(workflow)
         });
         shown.collect()

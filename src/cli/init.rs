@@ -1,7 +1,8 @@
 //! `init`: writes an agents.toml that runs at once, with its script.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::args;
@@ -49,8 +50,10 @@ pub(super) fn run(verb: &args::Init) -> Exit {
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     }
     // Another process may have made the file in the meantime; it is not overwritten.
-    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+    let mut options = OpenOptions::new();
+    // Nobody else says what runs, whatever the mask of new files says.
+    options.write(true).create_new(true).mode(0o644).open(path)?.write_all(text.as_bytes())
 }

@@ -297,9 +297,9 @@ fn found_above() -> Option<PathBuf> {
     }
 }
 
-/// Returns why a file that nobody named is not taken for the person's own: somebody else of the machine could have put
-/// it there, and the folder in which it lies would be the workspace.
-fn whose(file: &Path) -> Option<String> {
+/// Returns why a file is not the person's own alone: somebody else of the machine could have put it there, or change
+/// what lies beside it. The folder in which it lies is the workspace. A file that nobody named is not used then.
+pub(super) fn whose(file: &Path) -> Option<String> {
     let me = rustix::process::geteuid().as_raw();
     let is_mine = |owner: u32| owner == me || owner == 0;
     let folder = file.parent()?;
@@ -310,6 +310,10 @@ fn whose(file: &Path) -> Option<String> {
         }
         if meta.mode() & 0o002 != 0 {
             return Some(format!("every user can write {}", path.display()));
+        }
+        // Many systems give each user a group of their own.
+        if meta.mode() & 0o020 != 0 && meta.gid() != rustix::process::getegid().as_raw() {
+            return Some(format!("the group {} can write {}", meta.gid(), path.display()));
         }
     }
     None

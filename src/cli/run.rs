@@ -12,6 +12,7 @@ use crate::config::{self, Sources, suggest};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
+use crate::journal::local::next_id;
 use crate::journal::source::RecordedRun;
 use crate::run::{Options, Run};
 
@@ -54,7 +55,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     };
     if verb.detach && !verb.detached {
         // The detached process has no terminal at which it could ask for trust.
-        return detach::run(project, run_id.unwrap_or_else(|| RunId::from(uuid::Uuid::now_v7())));
+        return detach::run(project, run_id.unwrap_or_else(|| next_id(&config.state_dir)));
     }
     let known = || config.tasks.iter().map(|task| task.name.as_str());
     if let Some(unknown) = verb.tasks.iter().find(|name| known().all(|task| task != **name)) {

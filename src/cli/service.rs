@@ -1,13 +1,15 @@
 //! `service install`: writes the unit of a service of the user that runs `resume --all` at login and after a
 //! crash. It is shown, and started by nobody but the user.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::args;
 use super::locate::Project;
 use super::{complain, say};
+use crate::disk;
 use crate::exit::Exit;
 
 /// Seconds between a crash and the next start: a run that crashes at once must not do so all night long.
@@ -85,9 +87,13 @@ impl Unit {
         let path = self.path.display();
         let named = |error: io::Error| io::Error::other(format!("{path}: {error}"));
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(named)?;
+            // Whatever the mask of new files says: what is in it runs as this user.
+            let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+            made.map_err(named)?;
         }
-        fs::write(&self.path, &self.text).map_err(named)
+        let written = disk::make_anew(&self.path)
+            .and_then(|mut file| disk::write_all(&mut file, self.text.as_bytes()));
+        written.map_err(named)
     }
 
     /// Returns what the user does next.

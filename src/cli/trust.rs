@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::ask;
-use super::locate::{Project, quoted};
+use super::locate::{Project, quoted, whose};
 use super::{args, complain, mistakes, say};
 use crate::config::{self, Concern, Config, Diagnostics, Missing, Outside, Severity, Sources};
 use crate::exit::Exit;
@@ -160,6 +160,7 @@ fn get(
         (false, Trust::Given) => {
             complain(&format!("trusted, as {} wants it:", shown(project)));
             list_some(&wanted);
+            of_others(project).iter().for_each(|warning| complain(warning));
         }
         (false, Trust::Ask) if ask::has_terminal() => {
             if !ask::confirm(&question(project, &wanted), "trust it?") {
@@ -227,8 +228,18 @@ fn remember(store: &Store, grant: &Grant) {
 fn question(project: &Project, wanted: &[&Concern]) -> Vec<String> {
     let mut text = vec![format!("{} wants what nobody would expect of a project:", shown(project))];
     text.extend(lines(wanted));
+    text.extend(of_others(project));
     text.push("A yes is remembered for this directory and this content of the file.".to_owned());
     text
+}
+
+/// Returns a warning where others can change what runs without a change of the file: the scripts beside it.
+fn of_others(project: &Project) -> Option<String> {
+    let file = std::path::absolute(&project.file).ok()?;
+    let reason = safe(&whose(&file)?);
+    Some(format!(
+        "Note that {reason}: whoever can change the scripts there, changes what a yes allows."
+    ))
 }
 
 fn refuse(project: &Project, wanted: &[&Concern]) {
@@ -238,6 +249,7 @@ fn refuse(project: &Project, wanted: &[&Concern]) {
         shown(project)
     ));
     list_some(wanted);
+    of_others(project).iter().for_each(|warning| complain(warning));
     complain(&format!(
         "help: look at it; then `callsheet trust {}` remembers that you trust it, or `--trust` says \
          so with this command",

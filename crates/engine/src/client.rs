@@ -20,7 +20,7 @@ use crate::journal::source::{Cursor, RecordedRun};
 use crate::run::control::{self, Request};
 use crate::run::delta_feed::DeltaFeed;
 use crate::run::{CancelTarget, Remote, Run};
-use crate::turn::question::{PersonsAnswer, AnswerOutcome};
+use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
 /// What a person or a program wants of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]

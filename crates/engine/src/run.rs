@@ -40,7 +40,6 @@ use std::time::Duration;
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use self::delta_feed::DeltaFeed;
 use self::opening::Opening;
@@ -58,6 +57,7 @@ use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
 use crate::journal::live::Live;
+use crate::journal::local::next_id;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::Snapshots;
 use crate::journal::source::{Cursor, RunSource};
@@ -207,7 +207,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the run cannot be started; nothing was spent then.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
-        let id = options.run_id.unwrap_or_else(|| RunId::from(Uuid::now_v7()));
+        let id = options.run_id.unwrap_or_else(|| next_id(&config.state_dir));
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
         let dir = RunDir::at(config.state_dir.join(id.to_string()));

@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -230,6 +230,7 @@ impl Store {
         let folder = self.folder.as_deref().ok_or(StoreError::Nowhere)?;
         let failed = |source: io::Error| StoreError::Io { file: folder.to_owned(), source };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        of_this_user(folder)?;
         let held = File::open(folder).map_err(failed)?;
         rustix::fs::flock(&held, FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
         let file = folder.join(FILE);
@@ -257,16 +258,42 @@ fn id(thing: &str) -> String {
     blake3::hash(thing.as_bytes()).to_hex().to_string()
 }
 
+/// Refuses a folder in which somebody else can put a store that was in force before, or one of their own, in the place
+/// of this one; also one that lies in such a folder.
+fn of_this_user(folder: &Path) -> Result<(), StoreError> {
+    let me = rustix::process::geteuid().as_raw();
+    for place in [Some(folder), folder.parent()].into_iter().flatten() {
+        let failed = |source: io::Error| StoreError::Io { file: place.to_owned(), source };
+        let found = fs::metadata(place).map_err(failed)?;
+        let others = found.mode() & 0o002 != 0 && found.mode() & 0o1000 == 0;
+        if (found.uid() != me && found.uid() != 0) || others {
+            let reason =
+                "somebody else can put files into it: set XDG_STATE_HOME to a folder of yours";
+            return Err(StoreError::Unusable { file: place.to_owned(), reason: reason.to_owned() });
+        }
+    }
+    Ok(())
+}
+
 /// Reads a store; an empty one if there is no file.
 fn read(path: &Path) -> Result<Content, StoreError> {
     let unusable = |reason: String| StoreError::Unusable { file: path.to_owned(), reason };
     let failed = |source: io::Error| StoreError::Io { file: path.to_owned(), source };
-    let file = match File::open(path) {
+    // A pipe in its place would wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+    let file = match opened.map_err(io::Error::from) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::default()),
         Err(error) => return Err(failed(error)),
     };
     let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(unusable("it is no file: remove it".to_owned()));
+    }
+    if let Some(folder) = path.parent() {
+        of_this_user(folder)?;
+    }
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         return Err(unusable("others can write it: remove it".to_owned()));
     }

@@ -29,6 +29,26 @@ impl RunId {
     pub fn parse(text: &str) -> Option<Self> {
         Uuid::try_parse(text).ok().map(Self)
     }
+
+    /// Returns true if the id begins with a time, as those that callsheet makes do.
+    #[must_use]
+    pub fn has_time(self) -> bool {
+        self.0.get_version_num() == 7
+    }
+
+    /// Returns the id of a new run that sorts behind the newest one, also if the clock went back meanwhile: `fresh`,
+    /// a UUID of version 7, with a later time if need be.
+    #[must_use]
+    pub fn after(newest: Option<Self>, fresh: Uuid) -> Self {
+        match newest.filter(|newest| newest.has_time() && newest.0 >= fresh) {
+            None => Self(fresh),
+            Some(Self(newest)) => {
+                // The first 48 bits are a time in milliseconds.
+                let ms = (newest.as_u128() >> 80).saturating_add(1).min((1 << 48) - 1);
+                Self(Uuid::from_u128(ms << 80 | fresh.as_u128() & ((1 << 80) - 1)))
+            }
+        }
+    }
 }
 
 impl fmt::Display for RunId {
@@ -283,6 +303,24 @@ impl fmt::Display for CallKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_new_run_sorts_behind_the_newest() {
+        let id = |text: &str| RunId::parse(text).expect("an id");
+        let at = |ms: u128| Uuid::from_u128(ms << 80 | 0x7abc_8def_0000_0000_0001);
+        let (old, new) = (RunId(at(1_000)), RunId(at(2_000)));
+        assert_eq!(RunId::after(None, at(1_000)), old);
+        assert_eq!(RunId::after(Some(old), at(2_000)), new);
+        assert_eq!(RunId::after(Some(new), at(1_000)), RunId(at(2_001)), "the clock went back");
+        assert_eq!(RunId::after(Some(new), at(2_000)), RunId(at(2_001)), "in one millisecond");
+        // Somebody else's id may be any: of another version it has no time, and the last time has none behind it.
+        assert_eq!(
+            RunId::after(Some(id("ffffffff-ffff-4fff-8fff-ffffffffffff")), at(5)),
+            RunId(at(5))
+        );
+        let last = id("ffffffff-ffff-7fff-8fff-ffffffffffff");
+        assert_eq!(RunId::after(Some(last), at(5)), RunId(at((1 << 48) - 1)));
+    }
 
     #[test]
     fn names_are_checked() {

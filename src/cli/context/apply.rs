@@ -1,9 +1,9 @@
 //! `context apply`: applies the layers of a preset that need no model, once.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use super::own::WINDOW_TOKENS;
 use super::shown::{self, Out};
@@ -17,6 +17,7 @@ use crate::context::layers::preset::Preset;
 use crate::context::layers::{Surroundings, Window};
 use crate::context::view::{Standing, View};
 use crate::conversation::History;
+use crate::disk;
 use crate::exit::Exit;
 use crate::message::Json;
 use crate::store::Store;
@@ -82,7 +83,11 @@ impl Results {
         if let Some(folder) = wanted {
             return Ok(Self { folder, temporary: None });
         }
-        let made = tempfile::Builder::new().prefix("callsheet-results-").tempdir();
+        let made = tempfile::Builder::new()
+            .prefix("callsheet-results-")
+            // Whatever the mask of new files says: nobody else puts a link into it.
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir();
         let made = made.map_err(|error| {
             complain(&format!(
                 "error: no temporary folder: {error}; name a folder with --results-dir"
@@ -101,9 +106,7 @@ impl Results {
     fn keep_transcript(&self, messages: &[Json]) -> Result<(), Exit> {
         let write = || {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut out = BufWriter::new(options.open(self.transcript())?);
+            let mut out = BufWriter::new(disk::make_anew(Path::new(&self.transcript()))?);
             for (seq, message) in messages.iter().enumerate() {
                 writeln!(out, "{{\"seq\":{seq},\"message\":{}}}", message.as_str())?;
             }

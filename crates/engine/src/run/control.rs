@@ -166,6 +166,7 @@ async fn serve(listener: UnixListener, remote: Remote, deltas: Arc<DeltaFeed>) {
     // They end with this task, when the listener is dropped.
     let (mut heard, mut refused) = (JoinSet::new(), JoinSet::new());
     let space = Arc::new(Semaphore::new(MOST_FOLLOWERS));
+    let mut refusals = 0u64;
     while let Ok((stream, _)) = listener.accept().await {
         // At once: whoever connected is still there, or is not heard.
         let peer = Peer::of(&stream);
@@ -179,7 +180,15 @@ async fn serve(listener: UnixListener, remote: Remote, deltas: Arc<DeltaFeed>) {
                 drop(heard.spawn(hear(stream, peer, remote, deltas, space.clone())));
             }
             Err(reason) => {
-                tracing::warn!(reason, "a process that asked something of the run was refused");
+                refusals += 1;
+                // A process that tries for ever does not fill the log.
+                if refusals.is_power_of_two() {
+                    tracing::warn!(
+                        reason,
+                        refusals,
+                        "a process that asked something of the run was refused"
+                    );
+                }
                 if refused.len() < MOST_REFUSED {
                     let _ =
                         refused.spawn(tokio::time::timeout(ANSWER_WITHIN, refuse(stream, reason)));

@@ -10,9 +10,9 @@ use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
 use crate::disk;
 use crate::event::{Draft, Event, Forked, RunCreated, SharedRecord};
-use crate::id::RunId;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
+use crate::journal::local::next_id;
 use crate::journal::repair::torn::{Cut, CutError};
 use crate::journal::source::RunSource;
 use crate::journal::{JournalError, copy, results};
@@ -68,7 +68,7 @@ pub fn fork(
     from.refuse_unsafe()?;
     let (end, mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
-    created.run = RunId::from(uuid::Uuid::now_v7());
+    created.run = next_id(from.path().parent().unwrap_or(from.path()));
     created.forked = Some(origin);
     created.overrides.extend(overrides);
     // The run may have accepted another configuration since it began: the changes apply to that

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, of_this_user};
 use crate::disk;
 
 /// The name of the file in the folder of the store.
@@ -88,6 +88,7 @@ fn read(path: &Path) -> Result<Option<Key>, StoreError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,
     };
+    of_this_user(path.parent().unwrap_or(path))?;
     let found = file.metadata().map_err(failed)?;
     if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 {
         return Err(unusable("others can read it: remove it, and give open answers again"));

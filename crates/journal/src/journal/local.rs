@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -53,6 +53,16 @@ impl LocalArchive {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns the id of a new run in this folder. It sorts behind all that are there, so that the newest run is the one
+/// that began last, also if the clock went back.
+#[must_use]
+pub fn next_id(folder: &Path) -> RunId {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| RunId::parse(&entry.file_name().to_string_lossy()));
+    let newest = ids.filter(|id| id.has_time()).max();
+    RunId::after(newest, uuid::Uuid::now_v7())
 }
 
 impl Archive for LocalArchive {
