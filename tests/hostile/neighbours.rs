@@ -123,7 +123,11 @@ fn the_newest_run_is_the_one_that_began_last_also_if_the_clock_went_back() {
     // A fork of an old run is the newest too.
     let forked = desk.call(&["fork", &format!("{ahead}@2")]);
     assert_eq!(forked.code, 0, "{}", forked.err);
-    assert!(desk.good(&["show"]).contains(&format!("forked from {ahead}")), "{}", desk.good(&["show"]));
+    assert!(
+        desk.good(&["show"]).contains(&format!("forked from {ahead}")),
+        "{}",
+        desk.good(&["show"])
+    );
     // An id without a time stands aside.
     assert_eq!(desk.call(&["run", "--run-id", "ffffffff-ffff-4fff-8fff-ffffffffffff"]).code, 1);
     assert_eq!(desk.call(&["run"]).code, 1);
