@@ -266,6 +266,7 @@ pub(super) fn refused(project: &Project, run: Option<&RecordedRun>, error: &Star
         StartError::Workspace { .. } | StartError::Output { .. } | StartError::Sandbox(_) => {
             Exit::Usage
         }
+        StartError::Untried(_) => Exit::Disk,
         StartError::Actor(_) | StartError::Illegal(_) => Exit::Bug,
     };
     complain(&format!("error: {error}"));

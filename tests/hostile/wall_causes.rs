@@ -59,6 +59,10 @@ const CAUSES: &[Cause] = &[
     ("seccomp refused", "exec DENY 22 317 $CS run", X86, Refused("seccomp")),
     ("capabilities stay", "exec DENY 1 126 $CS run", X86, Refused("not permitted")),
     ("no unshare", "exec DENY 1 272 $CS run", X86, Walled),
+    ("no more namespaces", "exec DENY 28 272 $CS run", X86, Walled),
+    ("no memory for namespaces", "exec DENY 12 272 $CS run", X86, Refused("could not be tried")),
+    ("no files for namespaces", "exec DENY 24 272 $CS run", X86, Refused("could not be tried")),
+    ("a disk that fails", "exec DENY 5 446 $CS run", Nothing, Refused("could not be tried")),
     ("no open_tree", "exec DENY 38 428 $CS run", Nothing, Walled),
     ("no move_mount", "exec DENY 1 429 $CS run", Nothing, Walled),
     ("no mount", "exec DENY 1 165 $CS run", X86, Walled),
@@ -139,7 +143,20 @@ const CAUSES: &[Cause] = &[
         "TMPDIR is full",
         "exec unshare -m sh -c 'mount -t tmpfs -o size=4k,nr_inodes=1 no /mnt && TMPDIR=/mnt exec $CS run'",
         Root,
-        Refused("space"),
+        Refused("free space there, or set TMPDIR"),
+    ),
+    (
+        "/var/tmp is full",
+        "exec unshare -m sh -c 'mount -t tmpfs -o size=4k,nr_inodes=1 no /var/tmp && exec $CS run'",
+        Root,
+        Walled,
+    ),
+    (
+        "TMPDIR has names and no space",
+        "exec unshare -m sh -c 'mount -t tmpfs -o size=4k no /mnt && echo x > /mnt/full && TMPDIR=/mnt exec $CS \
+         run'",
+        Root,
+        Walled,
     ),
     // Records.
     ("records are a file", "touch .transcripts; exec $CS run", Nothing, Refused(".transcripts")),
@@ -333,6 +350,50 @@ fn run(who: Who, shared: &Shared, world: &World, text: &str) -> Done {
     let done = Done::of(&mut command(who, shared, world, &script(shared, text)));
     world.is_kept(&done);
     done
+}
+
+#[test]
+fn a_full_disk_takes_no_part_of_the_wall_away() {
+    let shared = Shared::new();
+    let told = |done: &Done| -> Option<String> {
+        let mut lines = done.err.lines();
+        lines.find(|line| line.contains("sandbox of commands: ")).map(str::to_owned)
+    };
+    let usual = told(&run(Who::Own, &shared, &World::new(&file()), "exec $CS run"));
+    let required = format!("[sandbox]\nrequire = true\n{}", file());
+    let texts = [&file(), &required];
+    let next = AtomicUsize::new(0);
+    let one = |number: usize| {
+        let (room, world) = (number / 2 + 1, World::new(texts[number % 2]));
+        // Whoever has allowed it for this machine has not allowed it for a full disk.
+        let text = format!(
+            "$CS trust --without-sandbox > /dev/null 2>&1 || exit 76; exec unshare -m sh -c 'mount -t tmpfs -o \
+             nr_inodes={room} no /mnt || exit 77; TMPDIR=/mnt exec $CS run'"
+        );
+        let done = run(Who::Own, &shared, &world, &text);
+        if done.code == 77 || done.err.starts_with("unshare: ") {
+            return skipped(&format!("a full disk: {}", done.err));
+        }
+        let all = format!("{room}: {} {}{}", done.code, done.out, done.err);
+        match told(&done) {
+            Some(line) => assert_eq!(Some(line), usual, "{all}"),
+            None => {
+                assert_eq!(done.code, 74, "{all}");
+                assert!(done.err.contains("/mnt: ") && done.err.contains("free space"), "{all}");
+                assert!(!done.err.contains("danger-full-access"), "{all}");
+                assert!(!world.ws().join("ran").exists(), "{all}");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                while let number @ ..14 = next.fetch_add(1, Ordering::SeqCst) {
+                    one(number);
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -169,6 +169,9 @@ pub enum StartError {
     /// The configuration requires a sandbox, and there can be none here.
     #[error("no sandbox: {0}")]
     Sandbox(String),
+    /// The sandbox could not be tried: a disk is full, for example. Nothing is known about this machine.
+    #[error("the sandbox: {0}")]
+    Untried(String),
     /// An actor could not be started.
     #[error("an actor could not be started: {0}")]
     Actor(String),

@@ -20,7 +20,6 @@ use crate::spec::sandbox::{Confinement, SandboxMode, SandboxProof, SandboxSpec};
 use crate::spec::tool::code_files;
 use crate::spec::{TaskSpec, Work};
 use crate::tool::bash;
-use crate::tool::process_capacity;
 use crate::tool::sandbox::{Namespaces, NoSandbox, Policy, Probed, Sandbox, probe_all};
 use crate::tool::survey::find_protected;
 use crate::tool::wrapper::Wrapper;
@@ -55,17 +54,40 @@ pub fn proof(config: &Config) -> Option<SandboxProof> {
     let program = Wrapper::this_program();
     let proved = match policy(config, &protected(config), Making::Nothing) {
         Ok(policy) => proved(config, &policy, program.as_deref()),
-        Err(reason) => Err(Unproved { proof: missing(config, reason), is_of_workspace: true }),
+        Err(reason) => Err(Unproved { proof: missing(config, reason), why: Why::Workspace }),
     };
     Some(proved.unwrap_or_else(|none| *none.proof))
 }
 
-/// There is no sandbox.
+/// No sandbox was proved.
 struct Unproved {
     /// What is recorded.
     proof: Box<SandboxProof>,
-    /// True if this machine has a sandbox around another folder.
-    is_of_workspace: bool,
+    why: Why,
+}
+
+/// Why no sandbox was proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// This machine has none.
+    Machine,
+    /// This machine has one around another folder.
+    Workspace,
+    /// It could not be tried, for a reason that may be over soon.
+    Passing,
+    /// It could not be tried, for another reason.
+    Untried,
+}
+
+impl Why {
+    fn of(none: &NoSandbox) -> Self {
+        match none {
+            NoSandbox::Machine(_) => Self::Machine,
+            NoSandbox::Workspace(_) => Self::Workspace,
+            NoSandbox::Untried(untried) if untried.may_pass() => Self::Passing,
+            NoSandbox::Untried(_) => Self::Untried,
+        }
+    }
 }
 
 /// Returns what is recorded where there is no sandbox.
@@ -93,8 +115,7 @@ fn proved(
             Ok(SandboxProof { namespaces, processes, kept, open, ..wanted })
         }
         Err(none) => {
-            let is_of_workspace = matches!(none, NoSandbox::Workspace(_));
-            Err(Unproved { proof: missing(config, none.to_string()), is_of_workspace })
+            Err(Unproved { proof: missing(config, none.to_string()), why: Why::of(&none) })
         }
     }
 }
@@ -118,7 +139,7 @@ fn within(config: &Config, policy: &Policy) -> Vec<Policy> {
 /// Prepares the sandbox, and proves it. `program` enters a sandbox when it is asked to.
 ///
 /// # Errors
-/// Returns an error if there can be no sandbox, unless a person has said for this machine that commands run
+/// Returns an error if the sandbox cannot be tried, or if there can be none, unless a person has said for this machine that commands run
 /// without one, and the configuration does not need one.
 pub(super) async fn prepare(
     config: &Config,
@@ -139,11 +160,8 @@ pub(super) async fn prepare(
         let prove = || proved(&own, &tried, program.as_deref());
         let mut proof = prove();
         for pause in PAUSES_MS.map(Duration::from_millis) {
-            // A machine full of processes says nothing about its sandbox.
-            let is_passing = |none: &Unproved| {
-                none.proof.missing.as_deref().is_some_and(process_capacity::tells_of_passing)
-            };
-            if !proof.as_ref().is_err_and(is_passing) {
+            // A full machine says nothing about its sandbox.
+            if !proof.as_ref().is_err_and(|none| none.why == Why::Passing) {
                 break;
             }
             std::thread::sleep(pause);
@@ -152,7 +170,7 @@ pub(super) async fn prepare(
         proof
     });
     let proof = proving.await.unwrap_or_else(|error| {
-        Err(Unproved { proof: missing(config, error.to_string()), is_of_workspace: false })
+        Err(Unproved { proof: missing(config, error.to_string()), why: Why::Untried })
     });
     match proof {
         Ok(proof) => {
@@ -164,15 +182,18 @@ pub(super) async fn prepare(
             let policy = Policy { namespaces, ..policy };
             Ok(Prepared { sandbox: Sandbox::On(Arc::new(policy)), proof: Some(proof) })
         }
-        Err(Unproved { proof: none, is_of_workspace }) => {
+        Err(Unproved { proof: none, why }) => {
             let reason = none.missing.clone().unwrap_or_default();
-            // Without a sandbox a command would reach all hosts. That it could not be tried is no reason to
-            // go without.
+            // Whoever fills a disk must not decide that commands run without a wall.
+            if matches!(why, Why::Passing | Why::Untried) {
+                return Err(StartError::Untried(reason));
+            }
+            // Without a sandbox a command would reach all hosts.
             let is_needed = config.sandbox.require || !config.sandbox.hosts.is_empty();
             if is_needed {
                 return Err(StartError::Sandbox(format!("{reason}; {WANTED}")));
             }
-            if is_of_workspace || process_capacity::tells_of_passing(&reason) {
+            if why == Why::Workspace {
                 return Err(StartError::Sandbox(reason));
             }
             if !Store::of_user().allows_no_sandbox(&config.root) {
@@ -191,7 +212,7 @@ const WANTED: &str = "`[sandbox]` of the file wants nothing to run without one";
 const WAYS_WITHOUT: &str = "Nothing runs without one unless you say so: `--sandbox danger-full-access` for \
     this run, or `callsheet trust --without-sandbox` once for this machine";
 
-/// Pauses between tries of the sandbox while the machine has no room for a process, in milliseconds.
+/// Pauses between tries of the sandbox while the machine has no room for one, in milliseconds.
 const PAUSES_MS: [u64; 5] = [50, 100, 400, 1_000, 2_000];
 
 /// Returns true if a run wants a sandbox: anything in it can run a command, which tasks

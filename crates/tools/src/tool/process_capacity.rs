@@ -30,12 +30,6 @@ pub fn is_passing(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| PASSING.contains(&number))
 }
 
-/// Returns true if a reason that another process gave ends with such an error.
-#[must_use]
-pub fn tells_of_passing(reason: &str) -> bool {
-    PASSING.iter().any(|number| reason.contains(&format!("(os error {number})")))
-}
-
 /// Returns the pauses between the tries.
 pub(in crate::tool) fn pauses() -> impl Iterator<Item = Duration> {
     let pauses =
@@ -116,12 +110,5 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(waiting, later);
         assert_eq!(ended.expect_err("cancelled").raw_os_error(), Some(PASSING[0]));
-    }
-
-    #[test]
-    fn the_reason_of_another_process_is_understood() {
-        let error = io::Error::from_raw_os_error(PASSING[0]);
-        assert!(tells_of_passing(&format!("the probe: {error}")));
-        assert!(!tells_of_passing("Permission denied (os error 13)"));
     }
 }

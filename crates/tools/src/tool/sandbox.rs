@@ -10,7 +10,8 @@
 //! `namespaces` prepares the process that starts a command; `enter` restricts, with `mounts` and
 //! `filter`, what the policy says (`granted`); `init` waits for the command;
 //! `way_out` and `proxy` let it reach single hosts;
-//! `probe` tries to get out; `toolchains` finds what commands need to read.
+//! `probe` tries to get out, and `untried` says when that tells nothing; `temporary` has the folders of commands;
+//! `toolchains` finds what commands need to read.
 
 mod enter;
 mod filter;
@@ -22,20 +23,19 @@ pub mod place;
 mod probe;
 mod proxy;
 mod removal;
+mod temporary;
 pub mod toolchains;
+mod untried;
 mod way_out;
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::fs::{CWD, FlockOperation, Mode};
+use rustix::fs::{CWD, Mode};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{self, Receiver};
@@ -43,6 +43,8 @@ use tokio::process::{Child, Command};
 
 use self::place::{Held, Place};
 pub use self::probe::{NoSandbox, Probed, probe, probe_all};
+pub(super) use self::temporary::Temporary;
+pub use self::untried::Untried;
 use crate::spec::sandbox::{CommandLimits, Confinement};
 
 /// First argument of a process that is to enter a sandbox. Then follow a [`Work`], and the program with
@@ -181,80 +183,6 @@ type Failure = Box<dyn Error>;
 /// it is ready, and the exit code of a command that has left processes behind.
 const LEFT: &str = ".callsheet-left";
 
-/// Beginning of the names of the temporary folders of commands: one that nobody gives to a folder of
-/// another purpose, since those that are not locked are removed.
-const TEMPORARY: &str = ".callsheet-command-";
-
-/// Age from which on a folder that is in use is locked: a younger one may have been made just now.
-const SETTLED: Duration = Duration::from_secs(60);
-
-/// The temporary folder of a command. It is removed when this is dropped, or by a later run if this
-/// process is killed.
-#[derive(Debug)]
-pub(super) struct Temporary {
-    path: PathBuf,
-    place: Place,
-    /// The folder, locked until this process ends.
-    _lock: File,
-}
-
-impl Temporary {
-    /// Makes a folder.
-    ///
-    /// # Errors
-    /// Returns an error if the disk refuses.
-    pub(super) fn new(policy: &Policy) -> io::Result<Self> {
-        let root = policy.temporary_root.as_ref().map_or(Path::new("/tmp"), Place::path);
-        let mut folder = tempfile::Builder::new();
-        // No other user reads what a command puts there.
-        let folder = folder.prefix(TEMPORARY).permissions(Permissions::from_mode(0o700));
-        let folder = folder.tempdir_in(root)?;
-        let lock = File::open(folder.path())?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        let place = place::resolve(folder.path(), &[])?.place;
-        Ok(Self { path: folder.keep(), place, _lock: lock })
-    }
-
-    /// Returns the place of the folder.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // A later run removes what stays.
-        let _stays = removal::remove(&self.path);
-    }
-}
-
-/// Removes the temporary folders of processes that were killed: those of this user that are not
-/// locked.
-fn remove_left(policy: &Policy) {
-    use std::os::unix::fs::MetadataExt;
-    let Some(root) = &policy.temporary_root else { return };
-    let entries = std::fs::read_dir(root.path()).into_iter().flatten().flatten();
-    for entry in entries {
-        let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(TEMPORARY));
-        let path = entry.path();
-        let own = path
-            .symlink_metadata()
-            .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::getuid().as_raw());
-        if !is_named || !own {
-            continue;
-        }
-        let Ok(folder) = File::open(&path) else { continue };
-        let age = folder.metadata().and_then(|found| found.modified()).map(|made| made.elapsed());
-        if !age.is_ok_and(|age| age.is_ok_and(|age| age > SETTLED)) {
-            continue;
-        }
-        if rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            // What cannot be removed stays.
-            let _stays = removal::remove(&path);
-        }
-    }
-}
-
 /// Enters the sandbox and becomes the command, if the process was started for that; else returns
 /// at once.
 pub(super) fn enter_if_asked() {
@@ -265,12 +193,17 @@ pub(super) fn enter_if_asked() {
         Some(probe::ASKED) => std::process::exit(probe::start(&arguments.collect::<Vec<_>>())),
         _ => return,
     }
-    let refused = enter::become_command(arguments.collect());
+    let arguments: Vec<_> = arguments.collect();
+    let work = arguments.first().and_then(|work| Work::from_argument(work));
+    let refused = enter::become_command(arguments);
     let _ = std::io::Write::write_all(
         &mut std::io::stderr(),
         format!("callsheet: the sandbox: {refused}\n").as_bytes(),
     );
-    std::process::exit(NOT_ENTERED);
+    std::process::exit(match work {
+        Some(Work::Probe) => probe::exit_code(&*refused),
+        Some(Work::WithoutInput | Work::WithInput) | None => NOT_ENTERED,
+    });
 }
 
 /// Where the first process of a process namespace tells of processes that its command left behind.

@@ -19,6 +19,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mounts;
 use super::place::{self, Identity, Place};
+use super::untried::about;
 use super::{
     ALLOCATOR, Failure, LEFT, Namespaces, Policy, Unbuffered, Work, filter, granted, init, probe,
 };
@@ -57,7 +58,7 @@ pub(super) fn become_command(arguments: Vec<OsString>) -> Failure {
                 Ok(never) => match never {},
                 Err(error) => error,
             };
-            format!("`{}` could not be executed: {error}", program.to_string_lossy()).into()
+            about(format!("`{}` could not be executed", program.to_string_lossy()), error)
         }
         Err(error) => error,
     }
@@ -85,7 +86,7 @@ fn begun(
     let Entered { temporary, mut left } = entered;
     if let Some(left) = &mut left {
         let told = left.write_all(&[READY]);
-        told.map_err(|error| format!("it cannot be told that the sandbox is ready: {error}"))?;
+        told.map_err(|error| about("it cannot be told that the sandbox is ready", error))?;
     }
     let gone = |_| "whoever started it is gone";
     Unbuffered.read_exact(&mut [0]).map_err(gone)?;

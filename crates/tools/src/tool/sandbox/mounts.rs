@@ -14,6 +14,7 @@ use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
 
 use super::place::{self, Place};
+use super::untried::{about, no_namespaces};
 use super::{Failure, Namespaces, Policy};
 
 /// Folders in which other programs have their sockets and temporary files. A command sees its own
@@ -55,14 +56,14 @@ pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     if !policy.network && policy.hosts.is_empty() {
         flags |= CloneFlags::CLONE_NEWNET;
     }
-    unshare(flags).map_err(|error| format!("no namespaces: {error}"))?;
+    unshare(flags).map_err(no_namespaces)?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
     // A mount of its own stays writable when the one around it is not.
     let mut writable = Vec::new();
     for place in policy.write.iter().chain(&policy.temporary) {
-        let tree =
-            bind(&place.open()?).map_err(|error| format!("{}: {error}", place.path().display()))?;
+        let tree = bind(&place.open()?)
+            .map_err(|error| about(place.path().display().to_string(), error))?;
         writable.push(Own { path: place.path().to_owned(), tree });
     }
     let Hidden { folders: hidden, given } = hide_shared(policy, &mut writable)?;
@@ -70,7 +71,7 @@ pub(super) fn separate(policy: &Policy) -> Result<Vec<PathBuf>, Failure> {
     if policy.namespaces == Namespaces::Processes {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let made = rustix::mount::mount("proc", PROCESSES, "proc", flags, None);
-        made.map_err(|error| format!("no `/proc` of its own: {error}"))?;
+        made.map_err(|error| about("no `/proc` of its own", error))?;
     }
     freeze(policy, &hidden, &given)?;
     // Where the kernel makes none, a command has no terminal.
@@ -178,9 +179,11 @@ fn protect(policy: &Policy, writable: &[Own]) -> Result<(), Failure> {
     for (path, is_protected) in pinned.chain(protected).collect::<BTreeMap<_, _>>() {
         let named = |error: Failure| {
             let system = error.downcast_ref::<io::Error>();
-            let is_full = system.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull);
-            let why = if is_full { MOUNTS } else { "" };
-            Failure::from(format!("{}: {error}{why}", path.display()))
+            // That so many cannot be mounted says something about them, and not that the disk is full.
+            match system.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+                true => Failure::from(format!("{}: {error}{MOUNTS}", path.display())),
+                false => about(path.display().to_string(), error),
+            }
         };
         // The innermost of the folders that may be written: its mount is the one that is seen.
         let around = writable.iter().filter(|own| path != own.path && path.starts_with(&own.path));
@@ -349,7 +352,7 @@ fn hide_shared(policy: &Policy, writable: &mut [Own]) -> Result<Hidden, Failure>
     all.sort_by_key(|given| given.path.as_os_str().len());
     let mut hidden = Hidden::default();
     for given in all {
-        let named = |error: io::Error| format!("{}: {error}", given.path.display());
+        let named = |error: io::Error| about(given.path.display().to_string(), error);
         let mount = put_back(&given).map_err(named)?;
         match given.written.and_then(|number| writable.get_mut(number)) {
             Some(own) => own.tree = mount,

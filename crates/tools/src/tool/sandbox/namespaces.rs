@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use nix::sched::{CloneFlags, unshare};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::untried::no_namespaces;
 use super::{Failure, Namespaces, Policy, way_out};
 
 /// Rights in the user namespace by which a process in it makes the mounts of a sandbox, and then
@@ -17,7 +18,7 @@ const GIVEN: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETP
 /// it starts can make the other namespaces of a sandbox.
 pub(super) fn own_user() -> Result<(), Failure> {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
-    unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| format!("no namespaces: {error}"))?;
+    unshare(CloneFlags::CLONE_NEWUSER).map_err(no_namespaces)?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
@@ -44,7 +45,7 @@ pub(super) fn apart<T: Send>(
         let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             let listener = (!policy.hosts.is_empty()).then(way_out::open).transpose()?;
             if policy.namespaces == Namespaces::Processes {
-                unshare(CloneFlags::CLONE_NEWPID)?;
+                unshare(CloneFlags::CLONE_NEWPID).map_err(no_namespaces)?;
             }
             Ok((start(listener.as_ref())?, listener))
         });

@@ -1,18 +1,21 @@
 //! The proof of a sandbox: a process in it tries to get out, and says what it could do.
 
-use std::collections::BTreeSet;
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::temporary::{self, Canary};
+use super::untried::{self, UNTRIED, Unproved, Untried, is_refused};
 use super::{BEGIN, Failure, NOT_ENTERED, Namespaces, Policy, Unbuffered, Work, namespaces};
 
 /// First argument of a process that is to start the probe. Then follow the targets as JSON. The process
@@ -48,9 +51,12 @@ pub struct Probed {
     pub open: Vec<String>,
 }
 
-/// Why there can be no sandbox, in words for a person.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why no sandbox was proved, in words for a person.
+#[derive(Debug, thiserror::Error)]
 pub enum NoSandbox {
+    /// It could not be tried: that says nothing about this machine, and is no reason to go without.
+    #[error("it could not be tried: {0}")]
+    Untried(#[from] Untried),
     /// This machine has none.
     #[error("{0}")]
     Machine(String),
@@ -81,31 +87,38 @@ pub fn probe_all(
     policy: &Policy,
     within: &[Policy],
 ) -> Result<Probed, NoSandbox> {
-    super::remove_left(policy);
+    temporary::remove_left(policy);
     let mut reason = String::new();
     let hosts = !policy.hosts.is_empty();
     for namespaces in Namespaces::ALL.into_iter().filter(|own| !hosts || *own != Namespaces::None) {
         let one = |policy: &Policy| tried(this_program, &Policy { namespaces, ..policy.clone() });
-        let all = || -> Result<Probed, String> {
+        let all = || -> Result<Probed, Unproved> {
             let probed = one(policy)?;
             for policy in within {
-                one(policy).map_err(|error| format!("for work that is kept from more: {error}"))?;
+                one(policy).map_err(|unproved| match unproved {
+                    Unproved::Wall(reason) => {
+                        Unproved::Wall(format!("for work that is kept from more: {reason}"))
+                    }
+                    untried @ Unproved::Untried(_) => untried,
+                })?;
             }
             Ok(probed)
         };
-        match all() {
+        let error = match all() {
             Ok(probed) => return Ok(Probed { namespaces, ..probed }),
-            // This machine has such namespaces: what fails is of this workspace, and a command may have
-            // made it so that the next one has fewer.
-            Err(error)
-                if std::iter::once(policy)
-                    .chain(within)
-                    .all(|policy| works(this_program, policy, namespaces)) =>
-            {
-                return Err(NoSandbox::Workspace(error));
-            }
-            Err(error) => reason = error,
+            Err(Unproved::Untried(untried)) => return Err(untried.into()),
+            Err(Unproved::Wall(error)) => error,
+        };
+        let mut has_such = true;
+        for policy in std::iter::once(policy).chain(within) {
+            has_such = has_such && works(this_program, policy, namespaces)?;
         }
+        // This machine has such namespaces: what fails is of this workspace, and a command may have
+        // made it so that the next one has fewer.
+        if has_such {
+            return Err(NoSandbox::Workspace(error));
+        }
+        reason = error;
     }
     if hosts {
         reason = format!("single hosts in `network` need an empty network, and: {reason}");
@@ -115,8 +128,8 @@ pub fn probe_all(
 
 /// Returns true if a sandbox with these namespaces holds on this machine, around a folder that no command
 /// has touched.
-fn works(this_program: &Path, policy: &Policy, namespaces: Namespaces) -> bool {
-    let Ok(empty) = super::Temporary::new(policy) else { return false };
+fn works(this_program: &Path, policy: &Policy, namespaces: Namespaces) -> Result<bool, Untried> {
+    let empty = temporary(policy)?;
     let root = empty.place().clone();
     let bare = Policy {
         root: Some(root.clone()),
@@ -128,25 +141,25 @@ fn works(this_program: &Path, policy: &Policy, namespaces: Namespaces) -> bool {
         limits: policy.limits.clone(),
         ..Policy::default()
     };
-    tried(this_program, &bare).is_ok()
+    match tried(this_program, &bare) {
+        Ok(_) => Ok(true),
+        Err(Unproved::Wall(_)) => Ok(false),
+        Err(Unproved::Untried(untried)) => Err(untried),
+    }
 }
 
-fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
-    let failed = |error: io::Error| format!("the probe could not be made: {error}");
-    let mut canaries = Vec::new();
-    for folder in ungranted(policy) {
-        let canary = tempfile::Builder::new().prefix(".callsheet-probe-").tempfile_in(&folder);
-        let canary = canary.map_err(failed)?;
-        fs::write(canary.path(), "a canary").map_err(failed)?;
-        canaries.push(canary);
-    }
-    if canaries.is_empty() {
-        return Err("there is no folder outside the sandbox to probe".to_owned());
-    }
-    let temporary = super::Temporary::new(policy).map_err(failed)?;
+/// Makes a temporary folder.
+fn temporary(policy: &Policy) -> Result<super::Temporary, Untried> {
+    let root = policy.temporary_root.as_ref().map_or(Path::new("/tmp"), |root| root.path());
+    super::Temporary::new(policy).map_err(|error| Untried::at(root, error))
+}
+
+fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, Unproved> {
+    let canaries = canaries(policy)?;
+    let temporary = temporary(policy).map_err(Unproved::Untried)?;
     // Its links are not resolved: that of the running program finds it after its file was replaced.
-    let program = std::path::absolute(this_program).map_err(failed)?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+    let program = std::path::absolute(this_program)?;
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let policy = Policy { temporary: Some(temporary.place().clone()), ..policy.clone() };
     let paths = || canaries.iter().map(|canary| canary.path().to_owned());
     let targets = Targets {
@@ -154,27 +167,39 @@ fn tried(this_program: &Path, policy: &Policy) -> Result<Probed, String> {
         outside: paths().map(|path| path.with_extension("made")).collect(),
         parent: rustix::process::getpid().as_raw_nonzero().get(),
         network: policy.network,
-        listening: listener.local_addr().map_err(failed)?,
+        listening: listener.local_addr()?,
         processes: policy.namespaces == Namespaces::Processes,
     };
     let mut command = Command::new(&program);
     command.arg(ASKED).arg(serde_json::to_string(&targets).unwrap_or_default());
-    let root = policy.root.as_ref().ok_or("there is no workspace to probe")?;
-    command.current_dir(root.path());
-    let output = finished(&mut command, &policy.encoded()).map_err(failed)?;
+    let none = || Unproved::Wall("there is no workspace to probe".to_owned());
+    command.current_dir(policy.root.as_ref().ok_or_else(none)?.path());
+    let output = finished(&mut command, &policy.encoded())?;
     // A process in the sandbox may have folders of its own in the place of shared ones, so that only
     // this one sees where a file was made.
     let got_out = targets.outside.iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0;
     let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(NOT_ENTERED) {
-        return Err(said.trim().trim_start_matches("callsheet: ").to_owned());
+    let said = said.trim().trim_start_matches("callsheet: ");
+    match output.status.code() {
+        Some(NOT_ENTERED) => return Err(Unproved::Wall(said.to_owned())),
+        Some(UNTRIED) => {
+            let root = policy.temporary_root.as_ref().map(|root| root.path());
+            return Err(Unproved::Untried(untried::heard(&output.stdout, said, root)));
+        }
+        _ => {}
     }
-    let mut probed: Probed = serde_json::from_slice(&output.stdout)
-        .map_err(|_| format!("the probe ended with {}: {}", output.status, said.trim()))?;
+    let mut probed: Probed = serde_json::from_slice(&output.stdout).map_err(|_| {
+        let reason = format!("the probe ended with {}: {said}", output.status);
+        match ended_by(output.status) {
+            // A filter around this program ends it at a call that the sandbox needs.
+            BAD_CALL => Unproved::Wall(reason),
+            _ => io::Error::other(reason).into(),
+        }
+    })?;
     let list = if got_out { &mut probed.open } else { &mut probed.kept };
     list.push("write outside".to_owned());
     match probed.open.iter().find(|open| !MAY_BE_OPEN.contains(&open.as_str())) {
-        Some(open) => Err(format!("the sandbox does not hold: {open}")),
+        Some(open) => Err(Unproved::Wall(format!("the sandbox does not hold: {open}"))),
         None => Ok(probed),
     }
 }
@@ -198,27 +223,47 @@ fn finished(command: &mut Command, input: &[u8]) -> io::Result<Output> {
     child.wait_with_output()
 }
 
-/// Returns folders of the user in which files can be made and that the policy does not give: homes and
-/// folders of temporary files.
-fn ungranted(policy: &Policy) -> Vec<PathBuf> {
-    let homes = policy.homes.iter().map(|home| home.path().to_owned());
-    let temporary = policy.temporary_root.iter().map(|folder| folder.path().to_owned());
+/// Exit code of a process that SIGSYS has ended, as shells give it.
+const BAD_CALL: i32 = 128 + 31;
+
+/// Returns the exit code of a process, as shells give that of one that a signal ended.
+fn ended_by(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+/// Makes canaries in the folders of the user that the policy does not give, as far as they can be written.
+///
+/// # Errors
+/// Returns an error if there is no such folder, or none of them can be written.
+fn canaries(policy: &Policy) -> Result<Vec<Canary>, Unproved> {
     let is_given = |folder: &Path| {
         let given = policy.read.iter().chain(&policy.write);
         given.filter(|place| place.path().is_dir()).any(|place| folder.starts_with(place.path()))
     };
-    let usable = |folder: &PathBuf| !is_given(folder) && tempfile::tempfile_in(folder).is_ok();
-    let found = homes.chain([PathBuf::from("/var/tmp")]).chain(temporary);
-    let found = found.filter_map(|folder| folder.canonicalize().ok()).filter(usable);
-    found.collect::<BTreeSet<_>>().into_iter().collect()
+    let (mut made, mut refused) = (Vec::new(), None);
+    for folder in temporary::folders(policy).into_iter().filter(|folder| !is_given(folder)) {
+        match Canary::new(&folder).map_err(|error| Untried::at(&folder, error)) {
+            Ok(canary) => made.push(canary),
+            // A folder that is full now tells more than one that this user never writes.
+            Err(untried) if refused.is_none() || untried.may_pass() => refused = Some(untried),
+            Err(_) => {}
+        }
+    }
+    match refused {
+        _ if !made.is_empty() => Ok(made),
+        Some(untried) => Err(Unproved::Untried(untried)),
+        None => Err(Unproved::Wall("there is no folder outside the sandbox to probe".to_owned())),
+    }
 }
 
 /// Starts the probe in its sandbox. Returns the exit code of the process.
 pub(super) fn start(arguments: &[OsString]) -> i32 {
     let [targets] = arguments else { return NOT_ENTERED };
-    let started = || -> Result<Option<i32>, Failure> {
+    let started = || -> Result<i32, Failure> {
         let policy = Policy::heard(Unbuffered)?;
-        super::prepare(policy.namespaces)?;
+        if policy.namespaces != Namespaces::None {
+            namespaces::own_user().map_err(|error| untried::about("the sandbox", error))?;
+        }
         let mut command = Command::new("/proc/self/exe");
         command.arg(super::ASKED).arg(Work::Probe.argument()).arg(targets);
         command.stdin(Stdio::piped());
@@ -232,27 +277,45 @@ pub(super) fn start(arguments: &[OsString]) -> i32 {
             // A process that could not enter has ended already, and its exit code says so.
             let _ = stdin.write_all(&policy.encoded()).and_then(|()| stdin.write_all(&[BEGIN]));
         }
-        Ok(child.wait()?.code())
+        Ok(ended_by(child.wait()?))
     };
     match started() {
-        Ok(code) => code.unwrap_or(1),
-        Err(error) => {
-            let _unread = writeln!(io::stderr(), "callsheet: {error}");
-            NOT_ENTERED
-        }
+        Ok(code) => code,
+        Err(error) => failed(&*error),
     }
+}
+
+/// Tells why the probe could not be made. Returns the exit code of the process.
+fn failed(error: &(dyn Error + 'static)) -> i32 {
+    // Whoever started it may be gone.
+    let _unread = writeln!(io::stderr(), "callsheet: {error}");
+    exit_code(error)
+}
+
+/// Returns the exit code of a probe that ends with this error. Prints its number if the sandbox could not be tried.
+pub(super) fn exit_code(error: &(dyn Error + 'static)) -> i32 {
+    let Some(cause) = untried::untried(error) else { return NOT_ENTERED };
+    // Whoever started it may be gone.
+    let _unread = writeln!(io::stdout(), "{}", cause.raw_os_error().unwrap_or_default());
+    UNTRIED
 }
 
 /// Tries to get out, and prints what could be done. Returns the exit code of the process.
 pub(super) fn answer(targets: &OsStr, temporary: Option<&Path>) -> i32 {
     let Ok(targets) = serde_json::from_slice(targets.as_bytes()) else { return NOT_ENTERED };
-    let probed = attempt(&targets, temporary);
-    let text = serde_json::to_string(&probed).unwrap_or_default();
+    let text = match attempt(&targets, temporary) {
+        Ok(probed) => serde_json::to_string(&probed).unwrap_or_default(),
+        Err(error) => return failed(&error),
+    };
     let printed = io::stdout().write_all(text.as_bytes());
     i32::from(printed.is_err())
 }
 
-fn attempt(targets: &Targets, temporary: Option<&Path>) -> Probed {
+/// Tries to get out.
+///
+/// # Errors
+/// Returns the error of an attempt that says nothing about the wall.
+fn attempt(targets: &Targets, temporary: Option<&Path>) -> io::Result<Probed> {
     let parent = |file: &str| fs::read(format!("/proc/{}/{file}", targets.parent));
     let mut probed = Probed::default();
     let mut expect = |what: &str, is_kept: bool| {
@@ -262,28 +325,38 @@ fn attempt(targets: &Targets, temporary: Option<&Path>) -> Probed {
     let made = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     // The parent looks whether it is there.
     for path in &targets.outside {
-        let _ = made(path);
+        is_refused(made(path))?;
     }
-    expect("read outside", targets.canaries.iter().all(|path| fs::read(path).is_err()));
-    expect("environment", parent("environ").is_err());
+    let mut is_unread = true;
+    for path in &targets.canaries {
+        is_unread &= is_refused(fs::read(path))?;
+    }
+    expect("read outside", is_unread);
+    expect("environment", is_refused(parent("environ"))?);
     let memory = OpenOptions::new().read(true).open(format!("/proc/{}/mem", targets.parent));
-    expect("memory", memory.is_err());
+    expect("memory", is_refused(memory)?);
     let pid = Pid::from_raw(targets.parent);
-    expect("signal", pid.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err()));
+    let signal = |pid| Ok(rustix::process::test_kill_process(pid)?);
+    expect("signal", pid.map_or(Ok(true), |pid| is_refused(signal(pid)))?);
     if targets.processes {
         // The kernel gives the first process of a namespace no signal of another one in it.
-        expect("processes", parent("stat").is_err() || pid.is_none_or(|pid| pid.is_init()));
+        let is_first = pid.is_none_or(|pid| pid.is_init());
+        expect("processes", is_first || is_refused(parent("stat"))?);
     }
     if !targets.network {
-        let refused = |error: io::Error| error.kind() == ErrorKind::PermissionDenied;
         let tcp = TcpStream::connect_timeout(&targets.listening, Duration::from_secs(1));
-        expect("tcp", tcp.is_err());
-        expect("udp", UdpSocket::bind(("127.0.0.1", 0)).err().is_some_and(refused));
+        expect("tcp", is_refused(tcp)?);
+        let udp = UdpSocket::bind(("127.0.0.1", 0));
+        let is_denied =
+            udp.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        expect("udp", is_refused(udp)? && is_denied);
     }
     let namespaces = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER);
-    expect("namespaces", namespaces.is_err());
+    expect("namespaces", is_refused(namespaces.map_err(io::Error::from))?);
     let root = OsStr::new("/");
-    expect("mounts", rustix::mount::mount_bind(root, root).is_err());
-    expect("write inside", temporary.is_some_and(|folder| made(&folder.join("probe")).is_ok()));
-    probed
+    let mounted = rustix::mount::mount_bind(root, root).map_err(io::Error::from);
+    expect("mounts", is_refused(mounted)?);
+    let own = temporary.map(|folder| is_refused(made(&folder.join("probe")))).transpose()?;
+    expect("write inside", own == Some(false));
+    Ok(probed)
 }

@@ -35,7 +35,7 @@ const OWN: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// # Errors
 /// Returns an error if the kernel refuses.
 pub(super) fn open() -> io::Result<TcpListener> {
-    unshare(CloneFlags::CLONE_NEWNET)?;
+    unshare(CloneFlags::CLONE_NEWNET).map_err(super::untried::no_namespaces)?;
     bring_up()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     listener.set_nonblocking(true)?;
