@@ -97,9 +97,12 @@ pub(super) fn folders(policy: &Policy) -> BTreeSet<PathBuf> {
     found.filter_map(|folder| folder.canonicalize().ok()).collect()
 }
 
-/// Removes the temporary folders of processes that were killed: those of this user that
+/// Removes the temporary folders and the canaries of processes that were killed: those of this user that
 /// are not locked.
 pub(super) fn remove_left(policy: &Policy) {
+    for folder in folders(policy) {
+        remove_left_in(&folder, CANARY);
+    }
     if let Some(root) = &policy.temporary_root {
         remove_left_in(root.path(), TEMPORARY);
     }
@@ -134,5 +137,63 @@ fn remove_left_in(folder: &Path, prefix: &str) {
                 false => fs::remove_file(&path),
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn old_canaries_that_nobody_holds_are_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let old = SystemTime::now() - SETTLED * 2;
+        let set_old = |path: &Path| File::open(path).unwrap().set_modified(old).unwrap();
+        for name in [".callsheet-probe-old", ".callsheet-probe-old.made", ".callsheet-other", "x"] {
+            fs::write(at(name), "").unwrap();
+            set_old(&at(name));
+        }
+        fs::write(at(".callsheet-probe-new"), "").unwrap();
+        fs::create_dir(at(".callsheet-probe-folder")).unwrap();
+        fs::create_dir(at(".callsheet-command-old")).unwrap();
+        fs::write(at(".callsheet-command-old/file"), "").unwrap();
+        for name in [".callsheet-probe-folder", ".callsheet-command-old"] {
+            set_old(&at(name));
+        }
+        let kept = outside.path().join("kept");
+        fs::write(&kept, "").unwrap();
+        set_old(&kept);
+        symlink(&kept, at(".callsheet-probe-link")).unwrap();
+        symlink(outside.path(), at(".callsheet-command-link")).unwrap();
+        let held = Canary::new(folder.path()).unwrap();
+        set_old(held.path());
+        let policy = Policy {
+            temporary_root: Some(folder.path().canonicalize().unwrap().into()),
+            ..Policy::default()
+        };
+        remove_left(&policy);
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        let held = held.path().file_name().unwrap().to_str().unwrap();
+        let mut wanted = vec![
+            held,
+            ".callsheet-command-link",
+            ".callsheet-other",
+            ".callsheet-probe-folder",
+            ".callsheet-probe-link",
+            ".callsheet-probe-new",
+            "x",
+        ];
+        wanted.sort_unstable();
+        assert_eq!(names, wanted);
+        assert!(kept.exists());
     }
 }
