@@ -158,6 +158,30 @@ const CAUSES: &[Cause] = &[
         Root,
         Walled,
     ),
+    (
+        "TMPDIR can be written by others",
+        "mkdir -m 777 ../../open; TMPDIR=$(realpath ../../open) exec $CS run",
+        Nothing,
+        Refused("open may be written by other users"),
+    ),
+    (
+        "TMPDIR lies where others write",
+        "mkdir -m 700 -p ../../open/own; chmod 777 ../../open; TMPDIR=$(realpath ../../open/own) exec $CS run",
+        Nothing,
+        Refused("open may be written by other users"),
+    ),
+    (
+        "TMPDIR is of another user",
+        "mkdir ../../open; chown 4321 ../../open; TMPDIR=$(realpath ../../open) exec $CS run",
+        Root,
+        Refused("set TMPDIR to a folder of your own"),
+    ),
+    (
+        "TMPDIR is sticky",
+        "mkdir -m 1777 ../../open; TMPDIR=$(realpath ../../open) exec $CS run",
+        Nothing,
+        Walled,
+    ),
     // Records.
     ("records are a file", "touch .transcripts; exec $CS run", Nothing, Refused(".transcripts")),
     ("records are a pipe", "mkfifo .transcripts; exec $CS run", Nothing, Refused(".transcripts")),

@@ -18,6 +18,7 @@ mod judging;
 mod launch;
 mod linked;
 mod opening;
+mod others;
 mod planner;
 mod remote;
 mod resume;

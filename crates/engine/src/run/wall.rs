@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::gathered::{Gathered, gather};
+use super::others;
 use crate::config::Config;
 use crate::disk;
 use crate::spec::sandbox::SandboxMode;
@@ -289,13 +290,15 @@ impl Wall {
         (!is_owned && !is_wide).then(|| place.by_name())
     }
 
-    /// Chooses the folder of temporary folders: none in which a command of another agent writes.
+    /// Chooses the folder of temporary folders: none in which a command of another agent writes. One in which
+    /// another user could put something else in their place is an error.
     fn temporary(&mut self) -> Result<(), String> {
         let named = std::env::temp_dir();
         let usual = ["/tmp", "/var/tmp"].map(PathBuf::from);
         for path in std::iter::once(named).chain(usual).filter(|path| path.is_absolute()) {
             let Ok(found) = resolve(&path, &self.owned) else { continue };
             if !found.is_owned && found.link.is_none() && found.place.path().is_dir() {
+                others::check_temporary(found.place.path(), rustix::process::geteuid().as_raw())?;
                 self.policy.temporary_root = Some(found.place.by_name());
                 return Ok(());
             }

@@ -10,14 +10,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 
+use crate::run::others::who_replaces;
+
 /// The permissions of others than the owner.
 const OF_OTHERS: u32 = 0o077;
-
-/// The permissions to write of others than the owner.
-const WRITE_OF_OTHERS: u32 = 0o022;
-
-/// The bit of a folder such as `/tmp`, in which nobody removes or renames what is somebody else's.
-const STICKY: u32 = 0o1000;
 
 /// A checked folder of sockets.
 #[derive(Debug)]
@@ -156,11 +152,10 @@ fn by_handle(handle: &OwnedFd) -> PathBuf {
 
 /// Checks that no other user can replace a folder in this one.
 fn check_parent(stat: &Stat, uid: u32) -> io::Result<()> {
-    let is_open = stat.st_mode & WRITE_OF_OTHERS != 0 && stat.st_mode & STICKY == 0;
-    if ![0, uid].contains(&stat.st_uid) || is_open {
-        return Err(io::Error::other("another user may write the folder above it"));
+    match who_replaces(stat, uid) {
+        Some(_) => Err(io::Error::other("another user may write the folder above it")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Checks that a folder is of this user alone.
