@@ -35,6 +35,8 @@ pub(super) struct Inbox {
     letters: VecDeque<Letter>,
     /// The user message that holds them, a block for each; encoded here, as it is asked for again and again.
     message: Option<Json>,
+    /// The wish for the rest of an answer whose place a request took. The turn that holds it may be on its way.
+    replaced: Option<String>,
 }
 
 /// What a message has taken out of an inbox.
@@ -62,7 +64,9 @@ impl Inbox {
     /// # Errors
     /// Returns an error if there is no space for it. A letter always fits into an empty inbox.
     pub(super) fn ask(&mut self, text: &str) -> Result<(), Full> {
-        self.forget_continuation();
+        if let Some(wish) = self.letters.pop_front_if(|letter| !letter.is_request) {
+            self.replaced = Some(wish.text);
+        }
         let bytes: usize = self.letters.iter().map(|letter| letter.text.len()).sum();
         let fits = self.letters.len() < MOST_LETTERS && bytes + text.len() <= MOST_BYTES;
         if !fits && !self.is_empty() {
@@ -93,8 +97,12 @@ impl Inbox {
             Block::ToolUse(_) | Block::ToolResult(_) | Block::Other(_) => None,
         });
         let waiting = self.letters.iter().map(|letter| Some(letter.text.as_str()));
-        let read = texts.zip(waiting).take_while(|(read, waiting)| read == waiting).count();
+        let read = texts.clone().zip(waiting).take_while(|(read, waiting)| read == waiting).count();
         let is_request = self.letters.front().is_none_or(|letter| letter.is_request);
+        let replaced = self.replaced.take();
+        if read == 0 && replaced.is_some() && texts.flatten().next() == replaced.as_deref() {
+            return Taken::Continuation;
+        }
         match read {
             // A version before put it into other words.
             0 => self.clear(),
@@ -109,7 +117,7 @@ impl Inbox {
     /// Removes everything.
     pub(super) fn clear(&mut self) {
         self.letters.clear();
-        self.message = None;
+        (self.message, self.replaced) = (None, None);
     }
 
     fn push(&mut self, text: &str, is_request: bool) {
@@ -212,6 +220,20 @@ mod tests {
         inbox.clear();
         inbox.ask_for_rest("go on");
         inbox.forget_continuation();
+        assert_eq!(waiting(&inbox), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_came_after_a_wish_for_the_rest_was_sent_stays() {
+        let mut inbox = Inbox::default();
+        inbox.ask_for_rest("go on");
+        let message = inbox.message().cloned().expect("a message");
+        inbox.ask("mend it").expect("it fits");
+        let message = Message::read(message.as_str()).expect("a message");
+        assert_eq!(inbox.take(&message), Taken::Continuation);
+        assert_eq!(waiting(&inbox), ["mend it"]);
+        // Now it would be a message of a version before.
+        assert_eq!(inbox.take(&message), Taken::Requests);
         assert_eq!(waiting(&inbox), Vec::<String>::new());
     }
 
