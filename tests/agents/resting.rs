@@ -22,7 +22,7 @@ use crate::support::faults::{
     Act, Ended, Fake, FakeTool, Rig, SOON, Setup, defect, failure, follows_tools, gate, id, name,
     open, records, transcript, until, until_recorded,
 };
-use crate::support::test_run::TestRun;
+use crate::support::test_run::{Live, TestRun};
 
 /// A lead that rests while its helpers work, and a task that needs nobody.
 const TEAM: &str = r#"
@@ -397,9 +397,9 @@ async fn a_person_s_answer_finds_an_agent_that_rests_and_it_waits_for_its_slot()
 }
 
 #[tokio::test]
-async fn an_agent_whose_question_is_on_the_screen_or_that_a_hook_looked_at_stays_up() {
+async fn a_hook_looks_once_at_a_call_whose_agent_rests() {
     let agents = "[permissions]\ndefault = 'allow'\nask = ['write_file']\nnon_interactive = 'pause'\n\
-                  [hooks]\npre_tool_use = ['true']\n[agents.worker]\ntools = ['write_file']\n\
+                  [hooks]\npre_tool_use = ['sh', '-c', 'echo x >> looked']\n[agents.worker]\ntools = ['write_file']\n\
                   [agents.holder]\n[tasks.job]\nagent = 'worker'\nprompt = 'go'\n\
                   [tasks.other]\nagent = 'holder'\nprompt = 'go'\n";
     let script = "[[rules]]\nturn = 1\ncalls = [{ tool = \"write_file\", input = { path = \"a\", content = \"x\" } }]\n\
@@ -411,14 +411,15 @@ async fn an_agent_whose_question_is_on_the_screen_or_that_a_hook_looked_at_stays
     let mut live = run.start().await;
     let asked = live.until("a question", |r| matches!(r.event, Event::ApprovalAsked(_))).await;
     let Event::ApprovalAsked(asked) = &asked.event else { panic!("{asked:?}") };
-    // Twice the time after which another one would rest.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(live.is_up("job"), "the hook would look twice");
+    until(|| !live.is_up("job")).await;
     let (id, by) = (asked.id.clone(), "a test".to_owned());
     let answer = PersonsAnswer { id, allowed: true, text: None, by };
     assert_eq!(live.remote().answer(answer).await, Some(AnswerOutcome::Counted));
     open(&held);
-    assert_eq!(live.end().await.output("job"), "done");
+    let looked = live.workspace.join("looked");
+    let ended = live.end().await;
+    assert_eq!(ended.output("job"), "done");
+    assert_eq!(std::fs::read_to_string(&looked).expect("it looked"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -448,4 +449,141 @@ async fn many_children_answer_whenever_their_parent_lies_down() {
     }
     assert_eq!((ended.agents().len(), main.count()), (61, 62));
     assert_eq!(ended.count("work", "tool.finished"), 60);
+}
+
+/// A worker writes a file in `docs`, and tells what came of it.
+const WRITES: &str = "[[rules]]\nturn = 1\n\
+    calls = [{ tool = \"write_file\", input = { path = \"docs/new\", content = \"x\" } }]\n\
+    [[rules]]\nsay = \"{{ last[0].text }}\"\n";
+
+/// Makes the link `docs` lead elsewhere.
+fn turn_docs(live: &Live, to: &str) {
+    let docs = live.workspace.join("docs");
+    std::fs::remove_file(&docs).expect("a link");
+    std::os::unix::fs::symlink(to, &docs).expect("a link");
+}
+
+async fn answer(live: &Live, asked: &Record, allowed: bool) {
+    let Event::ApprovalAsked(asked) = &asked.event else { panic!("{asked:?}") };
+    let (id, by) = (asked.id.clone(), "a test".to_owned());
+    let answer = PersonsAnswer { id, allowed, text: None, by };
+    assert_eq!(live.remote().answer(answer).await, Some(AnswerOutcome::Counted));
+}
+
+/// A worker that is asked about a file in `docs`, whose folder is exchanged for a link to `to` while it rests, and a
+/// task that has the only slot meanwhile. Returns the end of the run, and the workspace in it.
+async fn answered_after_a_move(
+    rules: &str,
+    (from, to): (&str, &str),
+    allowed: bool,
+) -> crate::support::test_run::Ended {
+    let held = gate();
+    let of_model = held.clone();
+    let holder = Fake::new(move |_| Act::say("held").after(&of_model));
+    let agents = format!(
+        "[permissions]\nnon_interactive = 'pause'\n{rules}[limits]\nmax_concurrency = 1\n\
+         [agents.worker]\ntools = ['write_file']\n[agents.holder]\n\
+         [tasks.prep]\nrun = 'mkdir guarded free && ln -s {from} docs'\n\
+         [tasks.job]\nagent = 'worker'\nprompt = 'go'\ndepends_on = ['prep']\n\
+         [tasks.other]\nagent = 'holder'\nprompt = 'go'\ndepends_on = ['prep']\n"
+    );
+    let run = TestRun::new(&agents).script(WRITES).model("holder", holder.clone());
+    let mut live = run.start().await;
+    let asked = live.until("a question", |r| matches!(r.event, Event::ApprovalAsked(_))).await;
+    until(|| holder.under_way() == 1 && !live.is_up("job")).await;
+    turn_docs(&live, to);
+    answer(&live, &asked, allowed).await;
+    // The worker has no slot: nothing of it goes on before the other one has ended.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    open(&held);
+    live.end().await
+}
+
+#[tokio::test]
+async fn an_agent_that_rested_waits_for_its_slot_also_if_its_call_is_denied_by_now() {
+    let rules = "default = 'ask'\ndeny = ['write_file(guarded/*)']\n";
+    let ended = answered_after_a_move(rules, ("free", "guarded"), true).await;
+    let text = ended.output("job");
+    assert!(text.contains("the rule `write_file(guarded/*)` says so"), "{text}");
+    let said = ended.seq("its answer", |record| {
+        matches!(&record.event, Event::TurnStarted(turn) if turn.turn == 2)
+            && record.agent == Some(id("job"))
+    });
+    assert!(ended.ended("other") < said, "it called its model without a slot");
+}
+
+#[tokio::test]
+async fn a_no_counts_although_the_rules_would_not_ask_by_now() {
+    let rules = "default = 'allow'\nask = ['write_file(guarded/*)']\n";
+    let ended = answered_after_a_move(rules, ("guarded", "free"), false).await;
+    let text = ended.output("job");
+    assert!(text.contains("said no"), "{text}");
+}
+
+#[tokio::test]
+async fn a_no_to_the_second_question_counts_although_things_are_again_as_at_the_first() {
+    let held = gate();
+    let of_model = held.clone();
+    let holder = Fake::new(move |_| Act::say("held").after(&of_model));
+    let agents = "[permissions]\nnon_interactive = 'pause'\ndefault = 'ask'\n\
+         [agents.worker]\ntools = ['write_file']\n[agents.holder]\n\
+         [tasks.prep]\nrun = 'mkdir guarded free && ln -s guarded docs'\n\
+         [tasks.job]\nagent = 'worker'\nprompt = 'go'\ndepends_on = ['prep']\n\
+         [tasks.other]\nagent = 'holder'\nprompt = 'go'\ndepends_on = ['prep']\n";
+    let run = TestRun::new(agents).script(WRITES).model("holder", holder.clone());
+    let mut live = run.start().await;
+    for (to, allowed) in [("free", true), ("guarded", false)] {
+        let asked = live.until("a question", |r| matches!(r.event, Event::ApprovalAsked(_))).await;
+        until(|| holder.under_way() == 1 && !live.is_up("job")).await;
+        turn_docs(&live, to);
+        answer(&live, &asked, allowed).await;
+    }
+    open(&held);
+    let new = live.workspace.join("guarded/new");
+    let ended = live.end().await;
+    let text = ended.output("job");
+    assert!(text.contains("said no") && !new.exists(), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_that_rested_waits_for_its_slot_also_if_its_plan_fits_no_longer() {
+    let held = gate();
+    let of_model = held.clone();
+    let holder = Fake::new(move |_| Act::say("held").after(&of_model));
+    // Both propose a task of one name: what comes second is wrong by the time at which it is allowed.
+    let agents = "[permissions]\ndefault = 'allow'\nnon_interactive = 'pause'\n[limits]\nmax_concurrency = 1\n\
+         [agents.planner]\ntools = ['propose_tasks']\n[agents.holder]\n\
+         [tasks.one]\nagent = 'planner'\nprompt = 'go'\n[tasks.two]\nagent = 'planner'\nprompt = 'go'\n\
+         [tasks.other]\nagent = 'holder'\nprompt = 'go'\n";
+    let script = "[[rules]]\nagent = 'planner'\nturn = 1\n[[rules.calls]]\ntool = 'propose_tasks'\n\
+         input = { tasks = '''[tasks.x]\nagent = \"holder\"\nprompt = \"x\"\n''' }\n\
+         [[rules]]\nsay = \"{{ last[0].text }}\"\n";
+    let run = TestRun::new(agents).script(script).model("holder", holder.clone());
+    let mut live = run.start().await;
+    let mut ids = std::collections::HashMap::new();
+    for _ in 0..2 {
+        let asked = live.until("a question", |r| matches!(r.event, Event::ApprovalAsked(_))).await;
+        let Event::ApprovalAsked(question) = &asked.event else { panic!("{asked:?}") };
+        let task = asked.task.as_ref().expect("a task").to_string();
+        ids.insert(task, question.id.clone());
+    }
+    until(|| holder.under_way() == 1 && !live.is_up("one") && !live.is_up("two")).await;
+    let yes = |task: &str| {
+        let (id, by) = (ids[task].clone(), "a test".to_owned());
+        PersonsAnswer { id, allowed: true, text: None, by }
+    };
+    assert_eq!(live.remote().answer(yes("one")).await, Some(AnswerOutcome::Counted));
+    held.add_permits(1);
+    live.until_task("x", callsheet::plan::TaskState::Running).await;
+    assert_eq!(live.remote().answer(yes("two")).await, Some(AnswerOutcome::Counted));
+    // The planner has no slot: nothing of it goes on before the new task has ended.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    open(&held);
+    let ended = live.end().await;
+    assert!(ended.output("two").contains("Nothing was added"), "{}", ended.output("two"));
+    let said = ended.seq("its answer", |record| {
+        matches!(&record.event, Event::TurnStarted(turn) if turn.turn == 2)
+            && record.agent == Some(id("two"))
+    });
+    assert!(ended.ended("x") < said, "it called its model without a slot");
 }

@@ -8,7 +8,7 @@ use super::hooks;
 use super::mail::SupervisorMsg;
 use super::questions::{self, Here};
 use super::step::StepContext;
-use super::waits::Wait;
+use super::waits::{Asked, Wait};
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
@@ -155,7 +155,7 @@ pub(super) async fn decide(
                 }
                 (Some(_), _) | (None, NonInteractive::Pause) => {
                     let rule = rule.filter(|_| asking.is_none()).map(ToString::to_string);
-                    asked(context, call, rule).await?
+                    asked(context, call, Asked::of_rule(rule)).await?
                 }
             }
         }
@@ -182,21 +182,6 @@ fn refusal(reason: Option<String>) -> String {
     format!("Permission denied: the person who was asked said no.{}", reason.unwrap_or_default())
 }
 
-/// Asks a person whether a call may run, whatever the rules say and whether or not somebody is at the
-/// terminal. Returns the reason why it may not, in words for the model.
-///
-/// # Errors
-/// Returns an error if the agent must end before a person has answered.
-pub(super) async fn approval(
-    context: &StepContext,
-    call: &PendingCall,
-) -> Result<Option<String>, ToolError> {
-    Ok(match asked(context, call, None).await? {
-        Decision::Allowed(_) => None,
-        Decision::Denied(reason) => Some(reason),
-    })
-}
-
 /// Denies a question that an earlier process left open, when a person was at its terminal: nobody
 /// waits for the answer any more.
 fn deny_open_question(context: &StepContext, call: &PendingCall) {
@@ -205,19 +190,23 @@ fn deny_open_question(context: &StepContext, call: &PendingCall) {
     context.services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
 }
 
-/// Asks a person, and again if the call would do something else by then than what was shown: the file has
-/// changed, a path leads elsewhere, or another script would run.
-async fn asked(
+/// Asks a person whether a call may run, whatever the rules say and whether or not somebody is at the terminal.
+/// Asks again if the call would do something else by then than what was shown: the file has changed, a path leads
+/// elsewhere, or another script would run.
+///
+/// # Errors
+/// Returns an error if the agent must end before a person has answered.
+pub(super) async fn asked(
     context: &StepContext,
     call: &PendingCall,
-    rule: Option<String>,
+    mut asked: Asked,
 ) -> Result<Decision, ToolError> {
-    let mut id = call.key.to_string();
-    let (mut question, mut basis) = look(context, call, rule.clone()).await;
+    let rule = asked.rule.clone();
+    let (mut question, _) = look(context, call, rule.clone()).await;
     let mut effect = effect(context, &question).await;
-    for number in 2_u32.. {
+    loop {
         let Answered { answer, effect: shown, .. } =
-            ask(context, (call, id), effect.clone(), question.clone()).await?;
+            ask(context, (call, &asked), effect.clone(), question.clone()).await?;
         if !answer.allowed {
             return Ok(Decision::Denied(refusal(answer.text)));
         }
@@ -225,15 +214,15 @@ async fn asked(
         if let Some(denial) = denied_by_now(context, call) {
             return Ok(Decision::Denied(denial));
         }
+        let basis;
         (question, basis) = look(context, call, rule.clone()).await;
         effect = self::effect(context, &question).await;
         // An answer that an earlier version recorded does not tell what was shown.
         if shown.is_some_and(|shown| shown == effect.hash()) {
-            break;
+            return Ok(Decision::Allowed(basis));
         }
-        id = format!("{}-{number}", call.key);
+        asked.number += 1;
     }
-    Ok(Decision::Allowed(basis))
 }
 
 /// Returns why the rules deny a call that they only asked about before.
@@ -298,18 +287,19 @@ fn before(change: &Change, workspace: &Workspace) -> Before {
 /// Asks a person, at this terminal if there is one, or wherever somebody answers first.
 async fn ask(
     context: &StepContext,
-    (call, id): (&PendingCall, String),
+    (call, about): (&PendingCall, &Asked),
     effect: Output,
     question: Question,
 ) -> Result<Answered, ToolError> {
     let message = format!("{} {}", question.tool, question.texts.first().map_or("", |t| t));
+    let id = about.id(&call.key);
     let asked = ApprovalAsked::new(id, ApprovalKind::Permission, message.trim_end());
     let asked = ApprovalAsked { tool: question.tool.clone(), effect: Some(effect), ..asked };
     let asker = context.services.asker.as_deref();
     let here = asker.map(|asker| Here { answer: asker.ask(question), who: asker.who() });
     // Whoever is asked here keeps the agent up: what is on the screen belongs to its step.
     let waits = asker.is_none().then_some(&context.answers.waits);
-    let waiting = waits.map(|waits| waits.enter(&call.key, Wait::undecided()));
+    let waiting = waits.map(|waits| waits.enter(&call.key, Wait::undecided(about.clone())));
     let answered = questions::ask(context, asked, here, waiting).await?;
     if let Some(asker) = asker.filter(|asker| answered.answer.by != Some(asker.who())) {
         asker.answered_elsewhere(&context.agent, &answered.answer);

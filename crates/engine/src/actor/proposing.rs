@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::permission;
+use super::permission::{self, Decision};
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
+use super::waits::Asked;
 use super::work::{self, Helper};
 use crate::id::Name;
 use crate::message::Json;
@@ -38,18 +39,27 @@ pub(super) async fn propose(
     let Some(planner) = &context.services.planner else {
         return Err(ToolError::Failed("this run takes no more tasks".to_owned()));
     };
-    // A resumed agent repeats a call whose result was not recorded.
-    let proposed = match planner.has(&call.key) {
-        true => Proposed { is_allowed: true, ..Proposed::default() },
-        false => match read(context, call, planner, text).await? {
-            Ok(proposed) => proposed,
+    // What was asked about before the agent rested is not read again.
+    let asked = context.answers.waits.before(&call.key).and_then(|wait| wait.asked);
+    let proposed = match asked.as_ref().and_then(|asked| asked.plan.clone()) {
+        Some(proposed) => proposed,
+        // A resumed agent repeats a call whose result was not recorded.
+        None if planner.has(&call.key) => {
+            Arc::new(Proposed { is_allowed: true, ..Proposed::default() })
+        }
+        None => match read(context, call, planner, text).await? {
+            Ok(proposed) => Arc::new(proposed),
             Err(problem) => return Ok(ToolOutput::error(format!("Nothing was added: {problem}"))),
         },
     };
-    let unasked = proposed.is_allowed && is_free(context, &proposed.tasks);
-    if !unasked && let Some(refusal) = permission::approval(context, call).await? {
-        return Ok(ToolOutput::denied(refusal));
+    let unasked = asked.is_none() && proposed.is_allowed && is_free(context, &proposed.tasks);
+    if !unasked {
+        let asked = asked.unwrap_or_else(|| Asked::of_plan(proposed.clone()));
+        if let Decision::Denied(refusal) = permission::asked(context, call, asked).await? {
+            return Ok(ToolOutput::denied(refusal));
+        }
     }
+    let proposed = Arc::unwrap_or_clone(proposed);
     let names: Vec<_> = proposed.tasks.iter().map(|task| task.name.to_string()).collect();
     let proposal = Proposal {
         call: call.key.clone(),

@@ -22,7 +22,7 @@ use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
 use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Resolution};
-use super::waits::Wait;
+use super::waits::{Asked, Wait};
 use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};
 use crate::crash::{self, Point};
@@ -54,7 +54,9 @@ pub(super) async fn run(
 ) -> Result<Vec<SharedRecord>, StepError> {
     let mut records = Vec::new();
     for group in groups(context, calls) {
-        let waits = group.iter().any(delegates);
+        // Also if it is denied by now: its agent has no slot.
+        let has_rested = |call: &PendingCall| context.answers.waits.before(&call.key).is_some();
+        let waits = group.iter().any(|call| delegates(call) || has_rested(call));
         let has_waited = Arc::new(AtomicBool::new(false));
         let slot_return = match group.len() {
             1 => SlotReturn::AtOnce,
@@ -199,7 +201,7 @@ async fn run_one(
         let begun = context.begun.load(Ordering::Relaxed);
         match unknown::resolve(context, call, finished, begun, tries).await {
             Resolution::Finished(finished) => return Some(finished),
-            Resolution::Again => {}
+            Resolution::Again => context.answers.waits.make_again(&call.key),
             Resolution::Open => return None,
         }
     }
@@ -266,14 +268,20 @@ async fn dispatch(
     if let Some(tool) = context.services.tools.get(name) {
         tool.check(input)?;
     }
-    let basis = match call.callee.own().map(OwnTool::permission) {
-        Some(Permission::NotNeeded) => Basis::default(),
-        // It waited before, and its agent rested meanwhile.
-        Some(_) if context.answers.waits.is_decided(&call.key) => Basis::default(),
-        _ => match permission::decide(context, call).await? {
-            Decision::Allowed(basis) => basis,
-            Decision::Denied(reason) => return Ok(ToolOutput::denied(reason)),
-        },
+    let own = call.callee.own();
+    let waited = context.answers.waits.before(&call.key);
+    let decision = match waited.map(|wait| wait.asked) {
+        _ if own.map(OwnTool::permission) == Some(Permission::NotNeeded) => {
+            Decision::Allowed(Basis::default())
+        }
+        // Its agent rested meanwhile: what was decided is not decided anew.
+        Some(None | Some(Asked { plan: Some(_), .. })) => Decision::Allowed(Basis::default()),
+        Some(Some(asked)) => permission::asked(context, call, asked).await?,
+        None => permission::decide(context, call).await?,
+    };
+    let basis = match decision {
+        Decision::Allowed(basis) => basis,
+        Decision::Denied(reason) => return Ok(ToolOutput::denied(reason)),
     };
     match &call.callee {
         Callee::Own(_, own) => {

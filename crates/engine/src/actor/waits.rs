@@ -3,37 +3,73 @@
 //! An agent all of whose open calls wait so needs no actor: what it waits for finds it by mail, and each call
 //! may be asked for again. It gives its actor up once it has waited for a while. Nothing is recorded of that:
 //! an agent that rests is, for its run and for a resume, one that waits.
+//!
+//! What a person is asked is kept: a call goes on with that question, whatever the rules or the plan say by then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::mail::SupervisorMsg;
-use super::services::Services;
+use super::services::{Proposed, Services};
 use crate::id::{AgentId, CallKey};
 
 /// The time after which an agent that waits gives up its actor. A new one costs less than a thousandth of it,
 /// and what waits for a shorter time, as in tests and for children that answer from a script, pays nothing.
 pub(super) const REST_AFTER: Duration = Duration::from_secs(1);
 
+/// What a person is asked about a call: whether it may run.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    /// The number of the question. There is another one if by the time of the answer the call would do something
+    /// else than what was shown.
+    pub(super) number: u32,
+    /// The rule that wants it to be asked, if one does.
+    pub(super) rule: Option<String>,
+    /// The tasks that the call proposes, as they were read before the question.
+    pub(super) plan: Option<Arc<Proposed>>,
+}
+
+impl Asked {
+    /// Makes the first question about a call that a rule may want, or none.
+    pub(super) fn of_rule(rule: Option<String>) -> Self {
+        Self { number: 1, rule, plan: None }
+    }
+
+    /// Makes the first question about a call that proposes these tasks.
+    pub(super) fn of_plan(plan: Arc<Proposed>) -> Self {
+        Self { number: 1, rule: None, plan: Some(plan) }
+    }
+
+    /// Returns the id of the question.
+    pub(super) fn id(&self, call: &CallKey) -> String {
+        match self.number {
+            1 => call.to_string(),
+            number => format!("{call}-{number}"),
+        }
+    }
+}
+
 /// The wait of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Wait {
     since: Instant,
-    is_decided: bool,
+    /// What is asked about the call; `None` if it is decided that it may run.
+    pub(super) asked: Option<Asked>,
 }
 
 impl Wait {
     /// Begins the wait of a call of which is decided that it may run.
     pub(super) fn decided() -> Self {
-        Self { since: Instant::now(), is_decided: true }
+        Self { since: Instant::now(), asked: None }
     }
 
-    /// Begins the wait of a call that asks whether it may run.
-    pub(super) fn undecided() -> Self {
-        Self { since: Instant::now(), is_decided: false }
+    /// Begins the wait of a call about which a person is asked this.
+    pub(super) fn undecided(asked: Asked) -> Self {
+        Self { since: Instant::now(), asked: Some(asked) }
     }
 }
 
@@ -53,6 +89,9 @@ struct Table {
     now: Waited,
     /// The waits with which the last actor of the agent gave itself up.
     before: Waited,
+    /// The calls that are made again. An agent stays up while one of them waits: only its step knows how often
+    /// they were made.
+    again: HashSet<CallKey>,
     /// The number of open calls in the group at work.
     open: usize,
     is_granted: bool,
@@ -79,7 +118,9 @@ impl Waits {
     pub(super) fn enter(&self, call: &CallKey, wait: Wait) -> Waiting<'_> {
         let mut table = self.table.lock();
         let since = table.before.get(call).map_or(wait.since, |before| before.since);
-        table.now.insert(call.clone(), Wait { since, ..wait });
+        if !table.again.contains(call) {
+            table.now.insert(call.clone(), Wait { since, ..wait });
+        }
         if table.all_wait() {
             self.changed.notify_one();
         }
@@ -91,9 +132,16 @@ impl Waits {
         self.table.lock().before.get(call).map(|wait| wait.since)
     }
 
-    /// Returns true if a call waited for the last actor already, and may run.
-    pub(super) fn is_decided(&self, call: &CallKey) -> bool {
-        self.table.lock().before.get(call).is_some_and(|wait| wait.is_decided)
+    /// Returns the wait of a call for the last actor, if it waited then already.
+    pub(super) fn before(&self, call: &CallKey) -> Option<Wait> {
+        self.table.lock().before.get(call).cloned()
+    }
+
+    /// Takes that a call is made again, whatever it waited for before.
+    pub(super) fn make_again(&self, call: &CallKey) {
+        let mut table = self.table.lock();
+        table.before.remove(call);
+        table.again.insert(call.clone());
     }
 
     /// Allows the agent to give up its actor, if all its open calls wait and none of them has its answer.
@@ -120,7 +168,7 @@ impl Waits {
     pub(super) async fn may_rest(&self, services: &Services, agent: &AgentId, open: usize) {
         let _open = self.open(open);
         while !self.is_granted() {
-            if !self.can_rest(services) {
+            if !self.table.lock().all_wait() {
                 self.changed.notified().await;
                 continue;
             }
@@ -133,14 +181,6 @@ impl Waits {
             // The actor decides, or an answer comes first.
             self.changed.notified().await;
         }
-    }
-
-    /// Returns true if all calls wait, and nothing is done again when they are asked for again. The hook that
-    /// looks at a call before it may run would look twice.
-    fn can_rest(&self, services: &Services) -> bool {
-        let no_hook = services.hooks.pre_tool_use.is_empty();
-        let table = self.table.lock();
-        table.all_wait() && (no_hook || table.now.values().all(|wait| wait.is_decided))
     }
 }
 
@@ -192,7 +232,8 @@ mod tests {
         let _open = waits.open(2);
         let first = waits.enter(&key(0), Wait::decided());
         assert!(!waits.grant(1), "a call is at work");
-        let second = waits.enter(&key(1), Wait::undecided());
+        let asked = Asked { number: 2, ..Asked::of_rule(None) };
+        let second = waits.enter(&key(1), Wait::undecided(asked));
         assert!(!waits.grant(1), "an answer is there, and its call has not noticed yet");
         assert!(!waits.is_granted());
         assert!(waits.grant(2));
@@ -200,10 +241,22 @@ mod tests {
         let waited = waits.take();
         assert_eq!(waited.len(), 2, "they go on waiting");
         let (since, again) = (waited[&key(0)].since, Waits::after(waited));
-        assert!(again.is_decided(&key(0)) && !again.is_decided(&key(1)));
+        let [first, second, third] = [0, 1, 2].map(|index| again.before(&key(index)));
+        assert!(first.expect("it waited").asked.is_none() && third.is_none());
+        let asked = second.and_then(|wait| wait.asked).expect("a question");
+        assert_eq!(asked.id(&key(1)), format!("{}-2", key(1)), "it goes on with the second one");
         let _first = again.enter(&key(0), Wait::decided());
         assert_eq!(again.since(&key(0)), Some(since));
         assert_eq!(again.table.lock().now[&key(0)].since, since, "a wait is one wait");
+    }
+
+    #[test]
+    fn an_agent_with_a_call_that_is_made_again_stays_up() {
+        let waits = Waits::default();
+        let _open = waits.open(1);
+        waits.make_again(&key(0));
+        let _waiting = waits.enter(&key(0), Wait::undecided(Asked::of_rule(None)));
+        assert!(!waits.grant(1));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! The supervisor keeps what is left of it, and starts an actor from that when mail comes. The mail that tells
 //! the agent to rest is the last that its actor gets: what is for the agent from then on, the supervisor keeps.
 //! So nothing is lost in between, and an answer that came before keeps the agent up.
+//!
+//! Three kinds of agents stay up: one whose question is on the screen of this process, one with a call that is made
+//! again, and one with a summary that is written ahead, also once it is written: it belongs to the actor.
 
 use ractor::ActorRef;
 use ractor::actor::messages::BoxedState;
