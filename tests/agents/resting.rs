@@ -587,3 +587,34 @@ async fn an_agent_that_rested_waits_for_its_slot_also_if_its_plan_fits_no_longer
     });
     assert!(ended.ended("x") < said, "it called its model without a slot");
 }
+
+#[tokio::test]
+async fn a_cancel_does_not_make_the_call_that_waited_for_a_person() {
+    // Whether the new actor reads its mail or begins its step first is a matter of chance.
+    let mut written = 0;
+    for _ in 0..6 {
+        let held = gate();
+        let of_model = held.clone();
+        let holder = Fake::new(move |_| Act::say("held").after(&of_model));
+        let agents = "[permissions]\nnon_interactive = 'pause'\ndefault = 'allow'\nask = ['write_file(guarded/*)']\n\
+             [limits]\nmax_concurrency = 1\n[agents.worker]\ntools = ['write_file']\n[agents.holder]\n\
+             [tasks.prep]\nrun = 'mkdir guarded free && ln -s guarded docs'\n\
+             [tasks.job]\nagent = 'worker'\nprompt = 'go'\ndepends_on = ['prep']\n\
+             [tasks.other]\nagent = 'holder'\nprompt = 'go'\ndepends_on = ['prep']\n";
+        let run = TestRun::new(agents).script(WRITES).model("holder", holder.clone());
+        let mut live = run.start().await;
+        live.until("a question", |r| matches!(r.event, Event::ApprovalAsked(_))).await;
+        until(|| holder.under_way() == 1 && !live.is_up("job")).await;
+        turn_docs(&live, "free");
+        assert!(live.cancel(CancelTarget::Task(name("job"))).await);
+        live.until("its end", |r| {
+            matches!(r.event, Event::AgentEnded(_)) && r.agent == Some(id("job"))
+        })
+        .await;
+        let is_there = live.workspace.join("free/new").exists();
+        written += u32::from(is_there);
+        open(&held);
+        live.end().await;
+    }
+    assert_eq!(written, 0);
+}

@@ -143,12 +143,18 @@ impl Actor for Agent {
         myself: ActorRef<AgentMsg>,
         folded: Box<Folded>,
     ) -> Result<Box<State>, ActorProcessingErr> {
-        let Folded { machine, talk, past, requested_ms, lost, waited, looked_over } = *folded;
+        let Folded { machine, talk, past, requested_ms, lost, waited, looked_over, ending } =
+            *folded;
         let definition = talk.as_ref().map(|talk| &talk.briefing.spec.name);
         let span = spans::agent(&self.services.span, &self.task, &self.id, definition);
         // The address comes before `Go`: an answer to the first step must find the agent.
         self.services.addresses.agents.insert(self.id.clone(), myself.clone());
         myself.send_message(AgentMsg::Go)?;
+        let [cancel, abandon] = [(); 2].map(|()| CancellationToken::new());
+        if ending.is_some() {
+            cancel.cancel();
+            abandon.cancel();
+        }
         Ok(Box::new(State {
             machine,
             past,
@@ -163,10 +169,10 @@ impl Actor for Agent {
             ahead: None,
             aheads: 0,
             beside: Work::default(),
-            cancel: CancellationToken::new(),
-            abandon: CancellationToken::new(),
+            cancel,
+            abandon,
             is_calling: false,
-            ending: None,
+            ending: ending.map(Ending::With),
             rests: false,
             looked_over,
             span,

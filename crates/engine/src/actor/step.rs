@@ -136,6 +136,7 @@ impl StepContext {
     pub(super) async fn wait_for_disk(&self) -> Result<(), StepError> {
         let mut disk_space = self.services.disk_space.subscribe();
         tokio::select! {
+            biased;
             () = self.cancel.cancelled() => Err(StepError::Cancelled),
             // The sender is in the services themselves, so it cannot be dropped here.
             _ = disk_space.wait_for(|space| *space == DiskSpace::Enough) => Ok(()),

@@ -17,7 +17,7 @@ use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::results;
-use crate::turn::Program;
+use crate::turn::{Outcome, Program};
 use crate::turn_machine::{IllegalEvent, Machine};
 
 /// The fold of an agent's records: everything that its actor needs to begin or resume.
@@ -33,6 +33,8 @@ pub struct Folded {
     pub(super) waited: Waited,
     /// True if its view was looked over.
     pub(super) looked_over: bool,
+    /// How it ends, if it was told to before its actor has begun.
+    pub(super) ending: Option<Outcome>,
 }
 
 /// The reason why the records of an agent could not be folded.
@@ -91,8 +93,8 @@ impl Folded {
         // A summary that the records announce was written beside the last actor and ended with it.
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
-        let (waited, looked_over) = (Waited::new(), false);
-        Ok(Self { machine, talk, past, requested_ms, lost, waited, looked_over })
+        let (waited, looked_over, ending) = (Waited::new(), false, None);
+        Ok(Self { machine, talk, past, requested_ms, lost, waited, looked_over, ending })
     }
 }
 

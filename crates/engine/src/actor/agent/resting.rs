@@ -13,6 +13,7 @@ use ractor::actor::messages::BoxedState;
 use super::{Agent, Folded, State};
 use crate::actor::mail::{AgentMsg, SupervisorMsg};
 use crate::context::CompactionTrigger;
+use crate::turn::Outcome;
 
 impl Agent {
     /// Lets the step end whose calls all wait for others, if they still do.
@@ -42,8 +43,22 @@ impl Folded {
         let waited = state.answers.waits.take();
         let State { machine, past, talk, requested_ms, looked_over, .. } = *state;
         // No call of it had begun.
-        let lost = Vec::new();
-        Some(Box::new(Self { machine, talk, past, requested_ms, lost, waited, looked_over }))
+        let (lost, ending) = (Vec::new(), None);
+        Some(Box::new(Self {
+            machine,
+            talk,
+            past,
+            requested_ms,
+            lost,
+            waited,
+            looked_over,
+            ending,
+        }))
+    }
+
+    /// Notes that the agent is to end, before it does anything else.
+    pub(in crate::actor) fn end(&mut self, outcome: Outcome) {
+        self.ending.get_or_insert(outcome);
     }
 
     /// Notes that the agent is to compact its context at its next turn boundary.

@@ -20,11 +20,11 @@ pub(super) enum Resting {
     Gone(Box<Folded>),
 }
 
-/// An agent that rests no longer: what is left of it, and its mail.
+/// An agent that rests no longer: what is left of it, and the mail for which it gets up.
 pub(super) struct Woken {
     agent: AgentId,
     folded: Box<Folded>,
-    mail: Vec<AgentMsg>,
+    mail: Option<AgentMsg>,
 }
 
 impl Supervisor {
@@ -93,8 +93,16 @@ impl Supervisor {
                 None
             }
             message => match state.resting.remove(agent) {
-                Some(Resting::Gone(folded)) => {
-                    Some(Woken { agent: agent.clone(), folded, mail: vec![message] })
+                Some(Resting::Gone(mut folded)) => {
+                    let mail = match message {
+                        // By mail it would come after the first step had begun.
+                        AgentMsg::End(outcome) => {
+                            folded.end(outcome);
+                            None
+                        }
+                        message => Some(message),
+                    };
+                    Some(Woken { agent: agent.clone(), folded, mail })
                 }
                 Some(Resting::Going(_)) | None => None,
             },
@@ -109,7 +117,9 @@ impl Supervisor {
         Woken { agent, folded, mail }: Woken,
     ) {
         self.spawn(myself, state, agent.clone(), folded).await;
-        mail.into_iter().for_each(|message| drop(Self::mail(state, &agent, message)));
+        if let Some(message) = mail {
+            drop(Self::mail(state, &agent, message));
+        }
     }
 
     /// Forgets what is left of an agent that rests, as if its actor had been interrupted.
