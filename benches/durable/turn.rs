@@ -66,6 +66,7 @@ pub(crate) fn turn_of(
         source: ResultSource::Live,
         block: Json::encode(&block),
         stored: None,
+        printed: None,
         exit_code: None,
         told_to_end: false,
         denied: false,

@@ -360,6 +360,9 @@ pub(super) struct Show {
     /// Print the whole output of a task or an agent and nothing else
     #[arg(long, conflicts_with_all = ["transcript", "view", "result", "json"])]
     pub output: bool,
+    /// Print what the command of a task printed on stderr and nothing else
+    #[arg(long, conflicts_with_all = ["output", "transcript", "view", "changes", "result", "json"])]
+    pub stderr: bool,
     /// Print the whole transcript of an agent
     #[arg(long)]
     pub transcript: bool,

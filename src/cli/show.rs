@@ -9,6 +9,7 @@ use std::io::{self, BufRead};
 
 use serde_json::{Value, json};
 
+use self::output::Shown;
 use super::args;
 use super::locate::{Project, Selector, agents};
 use super::rows::{folded, indent, quoted};
@@ -23,6 +24,7 @@ use crate::journal::results;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::message::{Block, Message};
+use crate::output::Output;
 use crate::printable;
 use crate::report;
 use crate::report::evidence::TaskEvidence;
@@ -49,8 +51,9 @@ pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
         Ok(state) => state,
         Err(exit) => return exit,
     };
-    if verb.output {
-        return output::show(project, &run, &state, &part);
+    if verb.output || verb.stderr {
+        let shown = if verb.stderr { Shown::Stderr } else { Shown::Output };
+        return output::show(project, &run, &state, &part, shown);
     }
     match part {
         Selector::Run => show_run(project, &run, &state, verb.json),
@@ -196,7 +199,7 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         Err(exit) => return exit,
     };
     let mut text = String::new();
-    let evidence = evidence::read(run);
+    let (evidence, is_one) = (evidence::read(run), found.len() == 1);
     for (name, task) in found {
         if as_json {
             let mut document = task_json(task);
@@ -226,8 +229,29 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
                 text.push_str(&format!("... the whole output: show --result {}\n", stored.hash));
             }
         }
+        if is_one {
+            text.push_str(&on_stderr(run, state, task));
+        }
     }
     if as_json { say_json(&text) } else { say(&folded(&text, Stream::Out)) }
+}
+
+/// Returns what the command of a task printed on stderr, in lines for a person.
+fn on_stderr(run: &RecordedRun, state: &RunState, task: &TaskStatus) -> String {
+    let runs_command = |agent: &&AgentId| {
+        state.agents().get(*agent).is_some_and(|agent| agent.definition.is_none())
+    };
+    // What cannot be read is told where the outputs are.
+    let agent = task.agent.as_ref().filter(runs_command);
+    let command = agent.and_then(|agent| output::command_of(run, agent).ok()?);
+    let Some(Output { text, stored }) = command.map(|command| command.stderr) else {
+        return String::new();
+    };
+    if text.is_empty() {
+        return String::new();
+    }
+    let rest = stored.map(|stored| format!("... all of it: show --result {}\n", stored.hash));
+    format!("\non stderr:\n{}\n{}", quoted(&text), rest.unwrap_or_default())
 }
 
 /// Returns the task with this name, or else all tasks that match the name as a glob.

@@ -143,7 +143,8 @@ fn a_failed_command_shows_the_end_of_its_output_everywhere() {
     let whole = desk.good(&["show", "/bad"]);
     assert!(whole.contains("\n| 1\n| 2\n| 3\n") && whole.contains("exit code 4"), "{whole}");
     let raw = desk.good(&["show", "/bad", "--output"]);
-    assert_eq!(raw, (1..=30).map(|n| format!("{n}\n")).collect::<String>() + "\x1b[2Jsteer\n");
+    assert_eq!(raw, (1..=30).map(|n| format!("{n}\n")).collect::<String>());
+    assert_eq!(desk.good(&["show", "/bad", "--stderr"]), "\x1b[2Jsteer\n");
     let failed = desk.json(&["tail", "--json"]);
     let error = &failed.last().expect("an event")["data"]["tasks"]["bad"]["error"];
     assert_eq!(error["message"], "the command ended with exit code 4");

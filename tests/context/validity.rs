@@ -214,6 +214,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 source: ResultSource::Live,
                 block: Json::encode(&result),
                 stored: None,
+                printed: None,
                 exit_code: None,
                 told_to_end: false,
                 denied: false,

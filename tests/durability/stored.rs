@@ -89,7 +89,7 @@ fn what_was_lost_is_in_nobody_s_way_who_makes_it_again() {
     assert!(said.contains("changed: run"), "{said}");
     desk.good(&["resume", "--accept-changes"]);
     let last = desk.json(&["show", "/last", "--json"]).pop().expect("a task");
-    assert_eq!(last["output"]["text"], "20000\n");
+    assert_eq!(last["output"]["text"], "20000");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn what_was_lost_is_made_again_in_a_fork() {
     desk.good(&way_out);
     assert_eq!(desk.read("made"), "x\nx\n");
     let last = desk.json(&["show", "/last", "--json"]).pop().expect("a task");
-    assert_eq!(last["output"]["text"], "10000\n");
+    assert_eq!(last["output"]["text"], "10000");
     let new = desk.runs().pop().expect("a run").join("results").join(path.file_name().unwrap());
     assert_eq!(fs::read(new).expect("a result"), content);
 }

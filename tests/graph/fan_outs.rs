@@ -92,7 +92,7 @@ fn only_failed_instances_begin_again_and_reordered_items_keep_their_results() {
         serde_json::from_str(&desk.good(&["show", "desk/work", "--output"])).expect("JSON");
     let outputs = outputs.as_array().expect("a list");
     let all: Vec<_> = outputs.iter().map(|o| (o["key"].clone(), o["output"].clone())).collect();
-    let done = |key: &str| (json!(key), json!(format!("done {key}\n")));
+    let done = |key: &str| (json!(key), json!(format!("done {key}")));
     assert_eq!(all, ["c", "d", "a", "b"].map(done));
 }
 

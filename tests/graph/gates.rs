@@ -51,7 +51,7 @@ fn a_gate_ends_the_run_as_waiting_and_opens_from_another_terminal() {
         (&row["task"], &row["agent"], &row["kind"], &row["message"], &row["until"]),
         (&json!("gate"), &Value::Null, &json!("approval"), &json!("Publish three?"), &Value::Null)
     );
-    assert_eq!(row["shown"][0]["text"], "three\n");
+    assert_eq!(row["shown"][0]["text"], "three");
     // The summary names what waits, and the commands.
     for told in ["gate asks (approval): Publish three?", &format!("callsheet approve {}", &id[..8])]
     {

@@ -5,6 +5,7 @@
 //! Everything here blocks: call it off the runtime. A store that was told to wait does so while the disk is full, so that no result is
 //! lost.
 
+mod last_lines;
 mod preview;
 mod reading;
 mod scratch;
@@ -16,6 +17,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use self::last_lines::{LastLines, OpenLine};
 pub use self::reading::{Checked, StoredResults, check, is_hash, read, whole_program, whole_text};
 pub use self::scratch::{Scratch, make_dir};
 pub use self::writing::StoreWriter;

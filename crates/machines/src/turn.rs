@@ -20,7 +20,8 @@ use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
-use crate::output::{Output, Stored, Text};
+use crate::output::{Output, Printed, Stored, Text};
+use crate::spec::Capture;
 use crate::spec::run_by_others::ChangedForOthers;
 
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
@@ -56,6 +57,9 @@ pub struct Command {
     /// The folder in which it runs, relative to the workspace; absent for the workspace root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// Which streams are its output.
+    #[serde(default, skip_serializing_if = "Capture::is_usual")]
+    pub capture: Capture,
     /// True if it may simply run again after it was interrupted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
@@ -415,6 +419,9 @@ pub struct ToolFinished {
     /// Stored result that holds the whole output, if the block holds a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<Stored>,
+    /// What its command printed, where the block does not hold exactly that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<Box<Printed>>,
     /// Exit code of the process, if the call had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,

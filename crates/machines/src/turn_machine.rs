@@ -569,6 +569,7 @@ mod tests {
             source: ResultSource::Live,
             block: Json::encode(&Block::ToolResult(result)),
             stored: None,
+            printed: None,
             exit_code: None,
             told_to_end: false,
             denied: false,

@@ -178,9 +178,18 @@ pub struct ToolOutput {
     /// The way in which the call ended.
     #[serde(default)]
     pub ending: Ending,
-    /// Text of stderr, if it was kept apart from stdout.
+    /// Text of stderr, if it was kept apart from stdout: all of it, or a preview.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub errors: String,
+    /// Stored result that holds all of stderr, if `errors` is a preview.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errors_stored: Option<Stored>,
+    /// The last lines of stdout and stderr in the order in which they came, if they were kept apart.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_lines: String,
+    /// What the sandbox may have refused a command of a task, and the key that would allow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
     /// The image or the PDF that stands behind the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Json>,

@@ -21,6 +21,23 @@ fn is_none(bytes: &u64) -> bool {
     *bytes == 0
 }
 
+/// What a command printed, where its result does not hold exactly that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Printed {
+    /// What it printed on stdout, if the result says more, as that of a killed command does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Output>,
+    /// What it printed on stderr, if that was kept apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Output>,
+    /// The last lines of both, in the order in which they came.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub last_lines: String,
+    /// What the sandbox may have refused it, and the key that would allow it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+}
+
 /// The output of a task, an agent or a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Output {

@@ -5,6 +5,7 @@
 
 pub mod acceptance;
 pub mod capability;
+mod capture;
 pub mod hooks;
 mod join;
 mod output_format;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 use self::acceptance::{Acceptance, CheckWork};
 use self::capability::Declared;
+pub use self::capture::Capture;
 pub use self::join::Join;
 pub use self::output_format::OutputFormat;
 pub use self::price::{Price, RelativePrice};
@@ -309,6 +311,9 @@ pub struct TaskSpec {
     /// Template of the folder in which a command runs, relative to the workspace.
     #[serde(default)]
     pub cwd: Option<String>,
+    /// Which streams of a command are its output.
+    #[serde(default)]
+    pub capture: Capture,
     /// True if a command that was interrupted may simply run again.
     #[serde(default)]
     pub idempotent: bool,
@@ -384,6 +389,7 @@ impl TaskSpec {
             within: None,
             stdin: None,
             cwd: None,
+            capture: Capture::default(),
             idempotent: false,
             idempotency_key: None,
             context: Vec::new(),
@@ -472,6 +478,8 @@ mod tests {
     #[test]
     fn outputs_are_read_by_their_form() {
         assert_eq!(OutputFormat::Text.parse("{"), Ok(json!("{")));
+        assert_eq!(OutputFormat::Text.parse("\n a\nb \r\n\n"), Ok(json!("\n a\nb ")));
+        assert_eq!(OutputFormat::Raw.parse("a\n"), Ok(json!("a\n")));
         assert_eq!(OutputFormat::Json.parse(" {\"a\": 1}\n"), Ok(json!({"a": 1})));
         assert_eq!(OutputFormat::Jsonl.parse("1\n\n[2]\n"), Ok(json!([1, [2]])));
         let error = OutputFormat::Json.parse("none").expect_err("not JSON");

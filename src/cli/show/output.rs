@@ -1,14 +1,27 @@
-//! `show --output`: prints an output whole, byte for byte, and nothing else.
+//! `show --output` and `show --stderr`: prints an output whole, byte for byte, and nothing else.
 
 use super::{copy_stored, tasks};
 use crate::cli::locate::{Project, Selector, agents};
-use crate::cli::{complain, stream};
+use crate::cli::{complain, refusal, stream};
+use crate::event::Event;
 use crate::exit::Exit;
+use crate::id::AgentId;
+use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
+use crate::message::Block;
 use crate::output::Output;
 use crate::run_state::{RunState, TaskStatus};
 use crate::store;
-use crate::turn::Outcome;
+use crate::turn::{Outcome, Program, ToolFinished};
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The output: for a command what it printed on stdout.
+    Output,
+    /// What a command printed on stderr.
+    Stderr,
+}
 
 /// Prints the outputs of the parts that the selector names. A part without an output is an error.
 pub(super) fn show(
@@ -16,31 +29,46 @@ pub(super) fn show(
     run: &RecordedRun,
     state: &RunState,
     part: &Selector,
+    shown: Shown,
 ) -> Exit {
-    let found: Result<Vec<(String, Option<&Output>)>, Exit> = match part {
+    let found: Result<Vec<Part>, Exit> = match part {
         Selector::Run => {
             complain("error: a task or an agent is needed: RUN/TASK or RUN/@AGENT");
             Err(Exit::Usage)
         }
         Selector::Task(name) => tasks(state, name).map(|found| {
-            let output = |task| of_task(state, task);
-            found.into_iter().map(|(name, task)| (format!("task `{name}`"), output(task))).collect()
+            let part = |(name, task): (_, &TaskStatus)| Part {
+                what: format!("task `{name}`"),
+                agent: task.agent.clone(),
+                output: of_task(state, task).cloned(),
+            };
+            found.into_iter().map(part).collect()
         }),
         Selector::Agent(name) => agents(state, name).map(|found| {
-            let outputs = found
-                .into_iter()
-                .map(|(id, agent)| (format!("agent `{id}`"), of_outcome(agent.outcome.as_ref())));
-            outputs.collect()
+            let part = |(id, agent): (&AgentId, &crate::run_state::AgentStatus)| Part {
+                what: format!("agent `{id}`"),
+                agent: Some(id.clone()),
+                output: of_outcome(agent.outcome.as_ref()).cloned(),
+            };
+            found.into_iter().map(part).collect()
         }),
     };
     let found = match found {
         Ok(found) => found,
         Err(exit) => return exit,
     };
-    for (what, output) in found {
-        let Some(output) = output else {
-            complain(&format!("error: {what} has no output"));
-            return Exit::Failed;
+    for part in found {
+        let output = match part.find(run, shown) {
+            Ok(Some(output)) => output,
+            Ok(None) if shown == Shown::Stderr => {
+                complain(&format!("error: {} ran no command", part.what));
+                return Exit::Failed;
+            }
+            Ok(None) => {
+                complain(&format!("error: {} has no output", part.what));
+                return Exit::Failed;
+            }
+            Err(error) => return refusal::refused(&project.flags(), Some(run), &error),
         };
         let exit = match &output.stored {
             Some(stored) => copy_stored(project, run, &stored.hash),
@@ -51,6 +79,68 @@ pub(super) fn show(
         }
     }
     Exit::Done
+}
+
+/// A task or an agent whose output is wanted.
+struct Part {
+    what: String,
+    /// The agent that worked for it last.
+    agent: Option<AgentId>,
+    output: Option<Output>,
+}
+
+impl Part {
+    fn find(&self, run: &RecordedRun, shown: Shown) -> Result<Option<Output>, JournalError> {
+        if let (Shown::Output, Some(output)) = (shown, &self.output) {
+            return Ok(Some(output.clone()));
+        }
+        let command =
+            self.agent.as_ref().map(|agent| command_of(run, agent)).transpose()?.flatten();
+        Ok(command.map(|command| match shown {
+            // A command that a person cancelled has ended without an outcome of its own.
+            Shown::Output => command.stdout,
+            Shown::Stderr => command.stderr,
+        }))
+    }
+}
+
+/// What the command of a task printed on its two streams.
+pub(super) struct Printed {
+    stdout: Output,
+    pub(super) stderr: Output,
+}
+
+/// Returns what the command of an agent printed the last time; `None` if it ran none, or none that has ended.
+pub(super) fn command_of(
+    run: &RecordedRun,
+    agent: &AgentId,
+) -> Result<Option<Printed>, JournalError> {
+    let records = run.agent_records(agent)?;
+    let is_command = records.iter().any(|record| match &record.event {
+        Event::AgentSpawned(spawned) => matches!(spawned.program, Program::Command(_)),
+        _ => false,
+    });
+    let ended = records.iter().rev().find_map(|record| match &record.event {
+        Event::ToolFinished(finished) => Some(finished),
+        _ => None,
+    });
+    Ok(ended.filter(|_| is_command).map(printed))
+}
+
+fn printed(finished: &ToolFinished) -> Printed {
+    let beside = finished.printed.as_deref().cloned().unwrap_or_default();
+    let of_block = || {
+        // Without an exit code the text is the reason for which it did not run.
+        let text = match finished.block.decode() {
+            Ok(Block::ToolResult(result)) if finished.exit_code.is_some() => result.text(),
+            _ => String::new(),
+        };
+        Output { text, stored: finished.stored.clone() }
+    };
+    Printed {
+        stdout: beside.stdout.unwrap_or_else(of_block),
+        stderr: beside.stderr.unwrap_or_default(),
+    }
 }
 
 /// Returns the text that the latest attempt of a task had made by its failure, if there is one.

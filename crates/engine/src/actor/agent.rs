@@ -401,7 +401,7 @@ impl Agent {
             closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
         }
         let (turns, shortfalls) = (state.machine.replies(), state.machine.shortfalls().clone());
-        let outcome = outcome.or_salvaged(|| state.machine.salvage());
+        let outcome = state.machine.salvaged(outcome);
         let ended = AgentEnded {
             outcome,
             turns,

@@ -63,7 +63,7 @@ impl Idle {
             events.extend(machine.closings().into_iter().map(Event::from));
             (turns, usage) = (machine.replies(), machine.usage());
             shortfalls = machine.shortfalls().clone();
-            self.outcome = self.outcome.or_salvaged(|| machine.salvage());
+            self.outcome = machine.salvaged(self.outcome);
         }
         let ended = AgentEnded {
             outcome: self.outcome,

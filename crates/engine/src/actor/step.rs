@@ -240,6 +240,7 @@ pub(super) fn finished(
 ) -> ToolFinished {
     let (is_error, exit_code) = (output.is_error(), output.exit_code());
     let (told_to_end, ending) = (output.was_cancelled(), output.ending);
+    let printed = output.beside().map(Box::new);
     let content = match output.attached {
         None => ResultContent::Text(output.text),
         Some(attached) => {
@@ -257,6 +258,7 @@ pub(super) fn finished(
         source: ResultSource::Live,
         block: Json::encode(&Block::ToolResult(result)),
         stored: output.stored,
+        printed,
         exit_code,
         told_to_end,
         denied: ending == Ending::Denied,
@@ -273,7 +275,8 @@ const ASKED_TO_END: &str = "It was told to end while it was at work, because its
 /// printed.
 pub(super) fn killed(printed: ToolOutput) -> Known {
     let processes = Some(format!("{ASKED_TO_END}, and had to be killed."));
-    Known { processes, printed: printed.into_output(), ..Known::default() }
+    let beside = printed.beside();
+    Known { processes, beside, printed: printed.into_output(), ..Known::default() }
 }
 
 /// The records of a step, or the reason why it did not complete.

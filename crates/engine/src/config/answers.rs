@@ -64,7 +64,7 @@ pub(super) fn rules(
     let schema = own.or_else(|| of_agent.filter(|_| !task.output_schema.is_set()));
     let format = match (*task.output, &schema, task.output.at()) {
         (OutputFormat::Text, Some(_), None) => OutputFormat::Json,
-        (OutputFormat::Text, Some(_), Some(at)) => {
+        (OutputFormat::Text | OutputFormat::Raw, Some(_), Some(at)) => {
             let message = "a text cannot fit an `output_schema`";
             let help = "remove `output`: with a schema, the output is JSON";
             setting.problems.error("conflict", &at.value, message, help);
@@ -74,7 +74,7 @@ pub(super) fn rules(
     };
     let retries = *task.output_retries;
     let retries = retries.or_else(|| agent?.output_retries).unwrap_or(RETRIES);
-    let scope = Scope::of_answer(setting, &entry.name, task, format == OutputFormat::Text);
+    let scope = Scope::of_answer(setting, &entry.name, task, format.is_text());
     let check = |item: &Item<RawCheck>| check(setting, item, &scope);
     let checks = task.checks.iter().filter_map(check).collect();
     let repeat = repeat(setting, task, &scope);

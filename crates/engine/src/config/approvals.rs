@@ -29,6 +29,7 @@ pub(super) fn work(
         ("env", task.env.at()),
         ("stdin", task.stdin.at()),
         ("cwd", task.cwd.at()),
+        ("capture", task.capture.at()),
         ("idempotent", task.idempotent.at()),
         ("idempotency_key", task.idempotency_key.at()),
         ("on_unknown", task.on_unknown.at()),

@@ -187,7 +187,7 @@ mod tests {
             "| `trigger` | number | 0 to 1 |  | that of the preset | `trigger = 0.5` |",
             "| `whole` | integer | 1 to 1099511627776 | tokens | that of the preset | `whole = 10` |",
             "| `depends_on` | array: name of a task |  |  | `[]` | `depends_on = [\"name\"]` |",
-            "| `output` | `text` or `json` or `jsonl` |  |  | `\"text\"` | `output = \"text\"` |",
+            "| `output` | `text` or `raw` or `json` or `jsonl` |  |  | `\"text\"` | `output = \"text\"` |",
         ];
         for row in rows {
             assert!(page.contains(row), "{row}");

@@ -52,6 +52,7 @@ fn spec(
         env: env.collect(),
         stdin: task.stdin.clone(),
         cwd: task.cwd.clone(),
+        capture: *task.capture,
         idempotent: *task.idempotent,
         idempotency_key: task.idempotency_key.clone(),
         names_output_paths: names_output_paths(task) || task.context.at().is_some(),
@@ -216,6 +217,7 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             for (key, at) in [
                 ("stdin", task.stdin.at()),
                 ("cwd", task.cwd.at()),
+                ("capture", task.capture.at()),
                 ("idempotent", task.idempotent.at()),
                 ("idempotency_key", task.idempotency_key.at()),
             ] {

@@ -9,7 +9,6 @@ use regex::Regex;
 use super::diagnostic::{Code, NO_HELP, Place, Problems};
 use super::raw::{Settings, Task};
 use super::{Setting, names};
-use crate::spec::OutputFormat;
 use crate::template::{self, TemplateError};
 
 /// Fields that a template can use of a task that it depends on.
@@ -298,7 +297,7 @@ impl Check<'_> {
         let agent = task.agent.as_ref().and_then(|agent| self.scope.raw.agents.get(agent));
         let agent = agent.and_then(|entry| entry.value.as_ref());
         let of_agent = agent.is_some_and(|agent| agent.output_schema.is_set());
-        let is_text = !task.output.is_wrong() && *task.output == OutputFormat::Text;
+        let is_text = !task.output.is_wrong() && task.output.is_text();
         let has_own_form = task.approval.is_set() || task.workflow.is_set();
         is_text && !task.output_schema.is_set() && !of_agent && !has_own_form
     }

@@ -16,7 +16,7 @@ use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::Position;
 use crate::journal::walk;
-use crate::output::{Stored, Text};
+use crate::output::{Printed, Stored, Text};
 use crate::spec::run_by_others::ChangedForOthers;
 use crate::store::{self, StoreError, StoredResults};
 use crate::turn::{AgentSpawned, Outcome};
@@ -107,8 +107,12 @@ pub fn whole<'a, R: StoredResults + ?Sized>(
 pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
     let mut cleared: &[ClearedResult] = &[];
     let mut changed: &[ChangedForOthers] = &[];
+    let mut printed: Option<&Printed> = None;
     let own = match event {
-        Event::ToolFinished(finished) => finished.stored.as_ref(),
+        Event::ToolFinished(finished) => {
+            printed = finished.printed.as_deref();
+            finished.stored.as_ref()
+        }
         Event::TaskCompleted(completed) => completed.output.stored.as_ref(),
         Event::TaskReused(reused) => reused.output.stored.as_ref(),
         Event::AgentEnded(ended) => {
@@ -158,7 +162,9 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
     };
     let changed = changed.iter().flat_map(|change| change.before.iter().chain(&change.after));
     let cleared = cleared.iter().filter_map(|result| result.stored.as_ref());
-    own.into_iter().chain(cleared).chain(changed)
+    let streams = printed.into_iter().flat_map(|printed| [&printed.stdout, &printed.stderr]);
+    let printed = streams.filter_map(|stream| stream.as_ref()?.stored.as_ref());
+    own.into_iter().chain(printed).chain(cleared).chain(changed)
 }
 
 fn given(outcome: &Outcome) -> Option<&Stored> {

@@ -69,6 +69,7 @@ pub fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft 
         source: ResultSource::Live,
         block: Json::parse(block).expect("JSON"),
         stored: None,
+        printed: None,
         exit_code: None,
         told_to_end: false,
         denied: false,

@@ -214,6 +214,7 @@ impl Scope<'_> {
             env,
             stdin: rendered("stdin", task.stdin.as_ref())?.map(Text::from),
             cwd: rendered("cwd", task.cwd.as_ref())?,
+            capture: task.capture,
             idempotent: task.idempotent,
         })
     }

@@ -440,6 +440,7 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
         source: ResultSource::Live,
         block: Json::encode(&Block::ToolResult(result)),
         stored: None,
+        printed: None,
         exit_code: None,
         told_to_end: false,
         denied: false,

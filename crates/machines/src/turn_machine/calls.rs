@@ -173,6 +173,7 @@ pub(super) fn answer(
         source: ResultSource::Recovered,
         block: Json::encode(&Block::ToolResult(result)),
         stored: None,
+        printed: None,
         exit_code: None,
         told_to_end: false,
         denied: false,
@@ -206,21 +207,35 @@ pub fn command_outcome(finished: &ToolFinished) -> Outcome {
         Block::ToolResult(result) => result.text(),
         _ => String::new(),
     };
-    let output = Output { text, stored: finished.stored.clone() };
+    let beside = finished.printed.as_deref();
+    let output = match beside.and_then(|printed| printed.stdout.clone()) {
+        Some(stdout) => stdout,
+        None => Output { text, stored: finished.stored.clone() },
+    };
+    // Where both streams were kept, a failure shows the last lines of both.
+    let last = match beside {
+        Some(printed) if !printed.last_lines.is_empty() => &printed.last_lines,
+        _ => &output.text,
+    };
     let failed = |message: String| Failure::new(FailureKind::CommandFailed, message);
     let failure = match (finished.status, finished.exit_code) {
         (ToolStatus::Ok, _) => return Outcome::Completed { output },
-        (ToolStatus::Unknown, _) => interrupted_because("may have taken effect"),
+        (ToolStatus::Unknown, _) => match beside {
+            Some(_) => interrupted_because("may have taken effect").with_output(last),
+            // The text is what a model reads, and no output.
+            None => interrupted_because("may have taken effect"),
+        },
         // A command that caught the signal and ended by itself has not done its work.
         (ToolStatus::Error, Some(code)) if finished.told_to_end => {
-            interrupted_because(&format!("ended by itself with exit code {code}"))
-                .with_output(&output.text)
+            interrupted_because(&format!("ended by itself with exit code {code}")).with_output(last)
         }
         (ToolStatus::Error, Some(code)) => {
             let limit = limit_passed(code).map(|limit| format!(": {limit}"));
             let message = format!("the command ended with exit code {code}");
-            let failure = failed(message + limit.as_deref().unwrap_or_default());
-            Failure { exit_code: Some(code), ..failure.with_output(&output.text) }
+            let sandbox = beside.and_then(|printed| printed.sandbox.as_deref());
+            let sandbox = sandbox.map(|sandbox| format!("; {sandbox}")).unwrap_or_default();
+            let failure = failed(message + limit.as_deref().unwrap_or_default() + &sandbox);
+            Failure { exit_code: Some(code), ..failure.with_output(last) }
         }
         // Without an exit code, the text is the reason of the failure and not an output.
         (ToolStatus::Error, None) => {

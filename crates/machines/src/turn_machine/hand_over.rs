@@ -41,12 +41,33 @@ impl Machine {
         Failure::new(FailureKind::MaxTurns, format!("no final answer within {limit} turns"))
     }
 
+    /// Returns the outcome that ends the agent with what is left of its work: with a command that was ended, what the
+    /// command had printed.
+    #[must_use]
+    pub fn salvaged(&self, outcome: Outcome) -> Outcome {
+        let outcome = outcome.or_salvaged(|| self.salvage());
+        match (outcome, &self.phase) {
+            (
+                Outcome::Failed { failure, partial },
+                Phase::Ending(Outcome::Failed { failure: of_command, .. }),
+            ) if failure.output.is_none() => {
+                let output = of_command.output.clone();
+                Outcome::Failed { failure: Failure { output, ..failure }, partial }
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
     /// Returns what is left of the work of an agent that ends without an answer: the text that it
     /// wrote last, and the results in brief to which it has not replied. `None` if there is neither.
     #[must_use]
     pub fn salvage(&self) -> Option<Output> {
         if let Program::Command { .. } = self.spawned.program {
-            return None;
+            return match &self.phase {
+                Phase::Ending(Outcome::Completed { output }) => Some(output.clone()),
+                Phase::Ending(Outcome::Failed { partial, .. }) => partial.clone(),
+                _ => None,
+            };
         }
         let mut parts = Vec::new();
         if !self.last_text.is_empty() {
@@ -158,6 +179,7 @@ mod tests {
             source: ResultSource::Live,
             block: Json::encode(&Block::ToolResult(result)),
             stored: None,
+            printed: None,
             exit_code: None,
             told_to_end: false,
             denied: false,

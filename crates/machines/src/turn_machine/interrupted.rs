@@ -5,7 +5,7 @@
 
 use super::PendingCall;
 use super::calls::{self, Interrupted};
-use crate::output::Output;
+use crate::output::{Output, Printed};
 use crate::turn::{Effect, ToolFinished, ToolStatus};
 
 /// Text that a model reads for a call that was interrupted and may have taken effect.
@@ -26,6 +26,8 @@ pub struct Known {
     pub content: Content,
     /// Output of the call up to its end.
     pub printed: Output,
+    /// What its command printed beside it, if that was kept apart.
+    pub beside: Option<Printed>,
 }
 
 /// Present state of a file.
@@ -89,7 +91,12 @@ pub fn unknown(turn: u32, call: PendingCall, known: &Known) -> ToolFinished {
         text.push_str(&format!("\nWhat it had printed by then:\n{printed}"));
     }
     let stored = stored.clone();
-    ToolFinished { stored, ..calls::answer(turn, call, ToolStatus::Unknown, text) }
+    // The text says more than the command did.
+    let printed = known.beside.clone().map(|beside| {
+        let stdout = Some(known.printed.clone()).filter(|output| !output.text.is_empty());
+        Box::new(Printed { stdout, ..beside })
+    });
+    ToolFinished { stored, printed, ..calls::answer(turn, call, ToolStatus::Unknown, text) }
 }
 
 #[cfg(test)]

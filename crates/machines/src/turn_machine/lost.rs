@@ -195,6 +195,7 @@ mod tests {
                 source: ResultSource::Live,
                 block: Json::encode(&Block::ToolResult(result)),
                 stored: None,
+                printed: None,
                 exit_code: Some(0),
                 told_to_end: false,
                 denied: false,

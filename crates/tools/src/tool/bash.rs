@@ -23,12 +23,14 @@ use self::runs::Runs;
 use self::suspects::Suspects;
 use super::basis::Script;
 use super::command::{Order, Reader};
+use super::process::Errors;
 use super::workspace::Workspace;
 use super::wrapper;
 use super::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec, arguments};
 use crate::id::Name;
 use crate::message::Json;
 use crate::permission::{Deed, Subject};
+use crate::spec::Capture;
 use crate::tool::BoxFuture;
 use crate::turn::{Command, Effect};
 
@@ -47,8 +49,8 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// Runs `sh -c command` in the workspace root for at most the context's time, in a wrapper process
 /// where the context has one.
 ///
-/// The text is exactly what the command printed, stdout and stderr in the order of arrival, or a
-/// preview of it. An exit code other than 0, a timeout and a cancellation are outputs for which
+/// The text is exactly what the command printed on stdout, or a preview of it; stderr is kept beside it, unless the
+/// command's `capture` mixes both in the order of arrival. An exit code other than 0, a timeout and a cancellation are outputs for which
 /// [`ToolOutput::is_error`] is true. The exit code is 128 + n if signal n ended the command, and
 /// absent if it had to be killed. However the command ends, no process of its group is left, even
 /// if the future is dropped.
@@ -67,6 +69,10 @@ pub async fn run_command(command: &str, context: &ToolContext) -> Result<ToolOut
 /// Returns an error in the same cases, and if the folder is not one of the workspace.
 pub async fn run_task(command: &Command, context: &ToolContext) -> Result<ToolOutput, ToolError> {
     let mut order = Order::shell(command.run.clone(), context.timeout, Reader::Tasks);
+    order.program.errors = match command.capture {
+        Capture::Stdout => Errors::Apart,
+        Capture::Both => Errors::Joined,
+    };
     order.program.input = command.stdin.as_ref().map(|stdin| stdin.beginning().to_owned());
     if let Some(cwd) = &command.cwd {
         order.program.folder = folder(cwd, context)?;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::process::{self, Errors, ProcessGroup, Program};
 use super::sandbox::Policy;
 use super::{Ending, ToolContext, ToolError, ToolOutput};
+use crate::output::{Output, Printed};
 use crate::spec::sandbox::limit_passed;
 use crate::store::INLINE_CHARS;
 
@@ -44,6 +45,24 @@ pub(super) enum Reader {
     Tasks,
 }
 
+impl ToolOutput {
+    /// Returns what the command printed beside its output; `None` if nothing was kept apart, or if it ended by itself
+    /// and printed nothing on stderr: then the output says all.
+    #[must_use]
+    pub fn beside(&self) -> Option<Printed> {
+        let stderr = Output { text: self.errors.clone(), stored: self.errors_stored.clone() };
+        let stderr = Some(stderr).filter(|stderr| !stderr.text.is_empty());
+        let is_killed = self.ending == Ending::Cancelled(None);
+        let says_more = stderr.is_some() || is_killed && !self.last_lines.is_empty();
+        (says_more || self.sandbox.is_some()).then(|| Printed {
+            stdout: None,
+            stderr,
+            last_lines: self.last_lines.clone(),
+            sandbox: self.sandbox.clone(),
+        })
+    }
+}
+
 /// Runs the command in this process.
 pub(super) async fn run(
     order: Order,
@@ -55,7 +74,7 @@ pub(super) async fn run(
     let ended = process::run(program, place, context).await?;
     Ok(match reader {
         Reader::Model => for_model(ended, timeout, context.sandbox.policy()),
-        Reader::Tasks => ended,
+        Reader::Tasks => for_a_person(ended, context.sandbox.policy()),
     })
 }
 
@@ -112,6 +131,39 @@ fn of_sandbox(text: &str, policy: &Policy) -> Option<String> {
          a person can allow more, in `[sandbox]` of agents.toml: work without it, or say what you \
          need.)"
     ))
+}
+
+/// Returns what the sandbox may have refused a command that failed, for the person who can allow it.
+fn refused_by_sandbox(text: &str, policy: &Policy) -> Option<String> {
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if !policy.network && says(&NO_NETWORK) {
+        let now = match policy.hosts.as_slice() {
+            [] => "commands have no network".to_owned(),
+            hosts => format!("commands reach only {}", hosts.join(", ")),
+        };
+        return Some(format!(
+            "the sandbox may be the cause: {now}, and `[sandbox] network = [\"HOST:PORT\"]` allows a host"
+        ));
+    }
+    says(&REFUSED_FILE).then(|| {
+        let now = match policy.write.is_empty() {
+            true => "commands write only temporary files",
+            false => "commands write only the workspace, without its protected files, and temporary files",
+        };
+        format!(
+            "the sandbox may be the cause: {now}, and read no private files of yours; `writable_roots` and \
+             `readable_roots` of `[sandbox]` allow more"
+        )
+    })
+}
+
+/// Adds to the output of a task's command that failed what a person needs to know.
+fn for_a_person(ended: ToolOutput, policy: Option<&Policy>) -> ToolOutput {
+    let has_failed = matches!(ended.ending, Ending::Exited(code) if code != 0);
+    let said = if ended.last_lines.is_empty() { &ended.text } else { &ended.last_lines };
+    let sandbox = policy.filter(|_| has_failed).and_then(|policy| refused_by_sandbox(said, policy));
+    ToolOutput { sandbox, ..ended }
 }
 
 /// Adds to an output the words that a model needs in order to understand it.
@@ -184,6 +236,28 @@ mod tests {
             let text = for_model(ended, Duration::MAX, Some(policy)).text;
             let is_told = |told: &str| text.contains("in a sandbox") && text.contains(told);
             assert_eq!(told.map_or(text.contains("sandbox"), is_told), told.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_person_reads_which_key_would_allow_it() {
+        let closed = Policy { write: vec!["/w".into()], ..Policy::default() };
+        let open = Policy { network: true, ..Policy::default() };
+        let some = Policy { hosts: vec!["a:1".into(), "b:2".into()], ..closed.clone() };
+        for (printed, code, policy, named) in [
+            ("curl: (6) Could not resolve host: x", 6, &closed, Some("have no network")),
+            ("npm error code EAI_AGAIN", 1, &some, Some("reach only a:1, b:2")),
+            ("curl: (6) Could not resolve host: x", 6, &open, None),
+            ("touch: /etc/x: Read-only file system", 1, &closed, Some("`writable_roots`")),
+            ("cat: /root/.ssh/id: Permission denied", 1, &open, Some("only temporary files")),
+            ("2 tests failed", 1, &closed, None),
+            ("could not resolve, but it went on", 0, &closed, None),
+        ] {
+            let ended = ToolOutput { ending: Ending::Exited(code), ..ToolOutput::ok("the output") };
+            let ended = ToolOutput { last_lines: printed.to_owned(), ..ended };
+            let hint = for_a_person(ended, Some(policy)).sandbox;
+            assert_eq!(hint.is_some(), named.is_some(), "{printed}");
+            assert!(named.is_none_or(|named| hint.is_some_and(|hint| hint.contains(named))));
         }
     }
 

@@ -6,12 +6,14 @@ pub(super) mod group;
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
@@ -21,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
-use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, StoreWriter};
+use crate::store::{INLINE_CHARS_FAILED, LastLines, MEMORY_BYTES, OpenLine, StoreWriter};
 use crate::tool::environment::{self, Environment};
 use crate::tool::process_capacity;
 use crate::tool::sandbox::{self, Input, LeftBehind, Policy};
@@ -30,6 +32,9 @@ use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 /// Time for which the output is still read after the command has ended while a process keeps it
 /// open; also the longest time that processes which the command left behind have to end.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// The most turns for which one stream waits until the other is read.
+const TURNS: usize = 50;
 
 /// Keeps other processes of the user from reading the memory and the environment of this process,
 /// which hold keys, and from writing them to a core file.
@@ -207,6 +212,7 @@ async fn finished(
     let Started { mut child, left, group, output, errors } = started;
     let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
     let stdin = child.stdin.take();
+    let last = errors.is_some().then(|| Mutex::new(LastLines::new(&context.store)));
     let ((ending, left_behind), (output, errors), ()) = tokio::join!(
         async {
             let result = watch(child, left, group, timeout, context, &closed).await;
@@ -214,8 +220,10 @@ async fn finished(
             result
         },
         async {
-            let output = drain(Some(output), context.store.writer(), &ended);
-            let drained = tokio::join!(output, drain(errors, context.store.writer(), &ended));
+            let into = |writer, first| Drain { writer, first, last: last.as_ref(), ended: &ended };
+            let first = errors.as_ref().and_then(|_| output.as_fd().try_clone_to_owned().ok());
+            let output = into(context.store.writer(), None).all_of(Some(output));
+            let drained = tokio::join!(output, into(context.store.writer(), first).all_of(errors));
             closed.cancel();
             drained
         },
@@ -231,7 +239,19 @@ async fn finished(
     let printed = printed.and_then(|printed| printed);
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
     let Output { text, stored } = output;
-    Ok(ToolOutput { text, stored, ending, errors: errors.text, left_behind, attached: None })
+    let Output { text: errors, stored: errors_stored } = errors;
+    let last_lines = last.map(|last| last.into_inner().finish()).unwrap_or_default();
+    Ok(ToolOutput {
+        text,
+        stored,
+        ending,
+        errors,
+        errors_stored,
+        last_lines,
+        sandbox: None,
+        left_behind,
+        attached: None,
+    })
 }
 
 /// Writes the input to the command, which need not read it.
@@ -296,37 +316,68 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// Reads a stream until it is closed or the command has `ended`. If the disk refuses the output,
-/// this reads on and drops the rest, so that the command is not blocked, and returns the error at
-/// the end.
-async fn drain(
-    pipe: Option<Receiver>,
+/// Where the bytes of a stream go.
+struct Drain<'a> {
     writer: StoreWriter,
-    ended: &CancellationToken,
-) -> io::Result<StoreWriter> {
-    let mut writer = Ok(writer);
-    let Some(mut pipe) = pipe else { return writer };
-    let mut buffer = Vec::with_capacity(MEMORY_BYTES);
-    loop {
-        let read = tokio::select! {
-            biased;
-            () = ended.cancelled() => return writer,
-            read = pipe.read_buf(&mut buffer) => read,
-        };
-        match read {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) => {
-                writer = Err(error);
-                break;
+    /// The stream whose bytes come first, where both have some: which were written first, nobody can tell.
+    first: Option<OwnedFd>,
+    /// The last lines of this stream and of the other, if both are kept apart.
+    last: Option<&'a Mutex<LastLines>>,
+    ended: &'a CancellationToken,
+}
+
+impl Drain<'_> {
+    /// Reads a stream until it is closed or the command has `ended`. If the disk refuses the output,
+    /// this reads on and drops the rest, so that the command is not blocked, and returns the error at
+    /// the end.
+    async fn all_of(self, pipe: Option<Receiver>) -> io::Result<StoreWriter> {
+        let Self { writer, first, last, ended } = self;
+        let mut writer = Ok(writer);
+        let Some(mut pipe) = pipe else { return writer };
+        let (mut buffer, mut line) = (Vec::with_capacity(MEMORY_BYTES), OpenLine::default());
+        loop {
+            let read = tokio::select! {
+                biased;
+                () = ended.cancelled() => break,
+                read = pipe.read_buf(&mut buffer) => read,
+            };
+            match read {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    writer = Err(error);
+                    break;
+                }
             }
+            if let Some(first) = &first {
+                until_read(first).await;
+            }
+            if let Some(last) = last {
+                last.lock().take(&mut line, &buffer);
+            }
+            if let Ok(spool) = writer {
+                (writer, buffer) = write(spool, buffer).await;
+            }
+            buffer.clear();
         }
-        if let Ok(spool) = writer {
-            (writer, buffer) = write(spool, buffer).await;
+        if let Some(last) = last {
+            last.lock().end(line);
         }
-        buffer.clear();
+        writer
     }
-    writer
+}
+
+/// Lets the reader of a stream take what is there. It runs beside this and needs no more than a turn, unless the disk
+/// makes it wait.
+async fn until_read(stream: &OwnedFd) {
+    for _ in 0..TURNS {
+        let mut ends = [PollFd::new(stream, PollFlags::IN)];
+        let is_read = poll(&mut ends, Some(&Timespec::default()));
+        if !is_read.is_ok_and(|ready| ready > 0) || !ends[0].revents().contains(PollFlags::IN) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn write(spool: StoreWriter, bytes: Vec<u8>) -> (io::Result<StoreWriter>, Vec<u8>) {

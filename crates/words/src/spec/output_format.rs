@@ -11,9 +11,11 @@ use crate::failure::{Failure, FailureKind};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputFormat {
-    /// The text as it is.
+    /// The text without the line breaks at its end, as a shell takes the output of a command.
     #[default]
     Text,
+    /// The text as it is.
+    Raw,
     /// The text parsed as one JSON document.
     Json,
     /// The text parsed as a list of JSON documents, one a line; blank lines are skipped.
@@ -21,12 +23,18 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
+    /// Returns true if the value is a text.
+    #[must_use]
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Raw)
+    }
+
     /// Returns the part of an answer that is its output: a text as it is, JSON without a code fence
     /// around it.
     #[must_use]
     pub fn body(self, text: &str) -> &str {
         match self {
-            Self::Text => text,
+            Self::Text | Self::Raw => text,
             Self::Json | Self::Jsonl => {
                 let inner = unfenced(text);
                 // Without a fence the text stays as it came, with the line break at its end.
@@ -47,7 +55,8 @@ impl OutputFormat {
         };
         let text = self.body(text);
         match self {
-            Self::Text => Ok(Value::String(text.to_owned())),
+            Self::Text => Ok(Value::String(text.trim_end_matches(['\n', '\r']).to_owned())),
+            Self::Raw => Ok(Value::String(text.to_owned())),
             Self::Json => serde_json::from_str(text.trim()).map_err(bad),
             Self::Jsonl => {
                 let lines = text.lines().filter(|line| !line.trim().is_empty());

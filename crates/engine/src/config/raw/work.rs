@@ -13,9 +13,9 @@ use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, PermissionDecision};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
 use crate::spec::sandbox::SandboxMode;
-use crate::spec::{OnFailure, OnUnknown, OutputFormat};
+use crate::spec::{Capture, OnFailure, OnUnknown, OutputFormat};
 
-words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat }
+words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat Capture }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
@@ -226,8 +226,9 @@ sections! {
         /// run pauses when nothing else is left to do; `callsheet resume` continues it.
         on_failure: OnFailure, words_of::<OnFailure>(&[])
             => "that of `limits.fail_fast` and `--keep-going`";
-        /// The format of the task's output: `text`, any text; `json`, one JSON document; `jsonl`,
-        /// one JSON document a line.
+        /// The format of the task's output: `text`, any text, whose line breaks at the end are no part
+        /// of its value; `raw`, any text as it is; `json`, one JSON document; `jsonl`, one JSON document
+        /// a line.
         output: OutputFormat = OutputFormat::Text, words_of::<OutputFormat>(&[]), gives "conflict";
         /// The file in the workspace to which the output is also written.
         output_file: String, TEMPLATE, gives "bad_value", "outside_workspace", "same_file";
@@ -239,6 +240,9 @@ sections! {
         stdin: String, TEMPLATE, gives "conflict";
         /// The folder in which the task's command runs, relative to the workspace.
         cwd: String, TEMPLATE => "the workspace", gives "bad_value", "conflict", "outside_workspace";
+        /// The streams of the task's command that are its output: `stdout`, while stderr is kept beside
+        /// it (`callsheet show RUN/TASK --stderr`); `both`, mixed in the order in which they come.
+        capture: Capture = Capture::Stdout, words_of::<Capture>(&[]), gives "conflict";
         /// If `true`, the command may simply run again after it was interrupted, such as by a crash.
         /// Otherwise the task fails then, because nobody knows what the command has done.
         idempotent: bool = false, Kind::Truth, gives "conflict";

@@ -70,6 +70,7 @@ impl Journal {
             source: ResultSource::Live,
             block: Json::encode(&json!({})),
             stored: None,
+            printed: None,
             exit_code: code,
             told_to_end: false,
             denied: false,

@@ -279,6 +279,7 @@ fn read_transcript(
                 source: ResultSource::Spool,
                 block: Json::encode(&Block::ToolResult(result.clone())),
                 stored: None,
+                printed: None,
                 exit_code: None,
                 told_to_end: false,
                 denied: false,
