@@ -17,7 +17,6 @@ pub enum Capture {
 impl Capture {
     /// Returns true for the one that need not be written.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
     }

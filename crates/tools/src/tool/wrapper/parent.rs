@@ -71,7 +71,7 @@ pub(in crate::tool) async fn call(
 /// How a wrapper ended.
 enum Ended {
     /// With a report.
-    Reported(Kept),
+    Reported(Box<Kept>),
     /// Without one: it was ended from outside, or was stopped and so could not keep to the limit.
     Lost,
     /// Before its command began: it can be started again.
@@ -175,7 +175,7 @@ impl Started {
         if let Err(error) = &kept {
             tracing::warn!(key = %context.key, %error, "a wrapper ended without a report");
         }
-        kept.map_or(Ended::Lost, Ended::Reported)
+        kept.map_or(Ended::Lost, |kept| Ended::Reported(Box::new(kept)))
     }
 
     /// Reads everything that the wrapper writes, and sends it a line when the call is cancelled.
