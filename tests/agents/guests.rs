@@ -280,7 +280,10 @@ fn a_supervisor_that_does_not_answer_is_said_to_be_busy() {
     let (desk, live) = stuck();
     let busy = wait("a busy supervisor", || {
         let rows = desk.json(&["ps", "--json"]);
-        let says = rows.first()?["waiting_for"].as_str()?.to_owned();
+        let row = rows.first()?;
+        // Without a reason to wait it would say why the run has ended.
+        assert_eq!(row["state"], "running", "{row}");
+        let says = row["waiting_for"].as_str()?.to_owned();
         says.contains("busy for").then_some(says)
     });
     assert!(busy.starts_with("the supervisor: busy for "), "{busy}");
