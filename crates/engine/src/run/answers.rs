@@ -65,7 +65,7 @@ pub(crate) fn refuse_unsafe(run: &dyn RunSource) -> Result<(), JournalError> {
 
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
 /// then that one stays. When this returns, the answer survives a power cut. The caller has looked at the
-/// directory ([`refuse_unsafe`]).
+/// directory (`refuse_unsafe`).
 ///
 /// # Errors
 /// Returns an error if the file or the key that proves it cannot be made.
