@@ -3,8 +3,8 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use callsheet::{
-    AgentId, ApprovalKind, Asker, BoxFuture, Cursor, Delta, Event, Launch, Operation,
-    PersonsAnswer, Question, RunEnd, Script, Scripted, Texts, Update, Watcher,
+    AgentId, ApprovalKind, Asker, BoxFuture, Cursor, Delta, Event, Launch, PersonsAnswer, Question,
+    RunEnd, Script, Scripted, Texts, Update, Watcher,
 };
 
 /// Allows what changes notes, and nothing else.
@@ -84,7 +84,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{}", asked.message);
             let (id, by) = (asked.id.clone(), "the editor".to_owned());
             let answer = PersonsAnswer { id, allowed: true, text: None, by };
-            client.send(Operation::Answer(answer)).await?;
+            client.answer(answer).await?;
         }
     }
     let is_completed = matches!(end.await?, RunEnd::Completed(_));

@@ -6,7 +6,7 @@ use super::questions::{self, Named, Pending};
 use super::rows::folded;
 use super::stream::{Stream, complain_in_lines};
 use super::{args, complain, refusal, runtime};
-use crate::client::{Acknowledgement, Client, ClientError, Given, Operation};
+use crate::client::{Client, ClientError, Given};
 use crate::exit::Exit;
 use crate::run::control;
 use crate::show::question::safe;
@@ -77,10 +77,8 @@ fn run(project: &Project, id: &str, said: Said) -> Exit {
         Err(exit) => return exit,
     };
     let client = Client::of(pending.run.clone());
-    match runtime.block_on(client.send(Operation::Answer(answer))) {
-        Ok(Acknowledgement::Answer(given)) => outcome(project, &pending, allowed, given),
-        // No answer is acknowledged so.
-        Ok(Acknowledgement::Taken { .. } | Acknowledgement::NotFound) => Exit::Bug,
+    match runtime.block_on(client.answer(answer)) {
+        Ok(given) => outcome(project, &pending, allowed, given),
         Err(ClientError::Journal(error)) => {
             refusal::refused(&project.flags(), Some(&pending.run), &error)
         }

@@ -57,7 +57,7 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             note_busy(busy.as_deref());
             wait(project, &run, &part)
         }
-        Ok(Acknowledgement::NotFound | Acknowledgement::Answer(_)) => {
+        Ok(Acknowledgement::NotFound) => {
             complain(&format!("error: there is no `{}`", verb.what));
             Exit::Failed
         }

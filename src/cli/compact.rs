@@ -27,7 +27,7 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
             note_busy(busy.as_deref());
             Exit::Done
         }
-        Ok(Acknowledgement::NotFound | Acknowledgement::Answer(_)) => {
+        Ok(Acknowledgement::NotFound) => {
             complain(&format!("error: agent `{agent}` is not at work"));
             Exit::Failed
         }

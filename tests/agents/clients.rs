@@ -26,16 +26,13 @@ async fn start(folder: &std::path::Path) -> Run {
     launch.stays_open().start().await.expect("it starts")
 }
 
-fn answer(id: &str, text: &str, by: &str) -> Operation {
+fn answer(id: &str, text: &str, by: &str) -> PersonsAnswer {
     let (id, text, by) = (id.to_owned(), Some(text.to_owned()), by.to_owned());
-    Operation::Answer(PersonsAnswer { id, allowed: true, text, by })
+    PersonsAnswer { id, allowed: true, text, by }
 }
 
-async fn given(client: &Client, operation: Operation) -> Given {
-    match soon("an acknowledgement", client.send(operation)).await {
-        Ok(Acknowledgement::Answer(given)) => given,
-        other => panic!("{other:?}"),
-    }
+async fn given(client: &Client, answer: PersonsAnswer) -> Given {
+    soon("what became of it", client.answer(answer)).await.expect("somebody can tell")
 }
 
 /// Reads on to the next question, and returns its id; `None` at the end of the run.
@@ -119,8 +116,14 @@ async fn both_carriers_give_every_record_and_take_every_answer() {
     let late = given(&elsewhere, answer(&last, "late", "third")).await;
     assert!(matches!(late, Given::Late { .. }), "{late:?}");
     let compact = Operation::Compact { agent: AgentId::from_text("job"), focus: None };
-    let refused = elsewhere.send(compact).await;
-    assert!(matches!(refused, Err(ClientError::NotDriven)), "{refused:?}");
+    let interrupt = Operation::Interrupt { reason: "late".to_owned() };
+    let cancel = Operation::Cancel { target: CancelTarget::Run, reason: None };
+    for client in [&here, &elsewhere] {
+        for operation in [&compact, &interrupt, &cancel] {
+            let refused = client.send(operation.clone()).await;
+            assert!(matches!(refused, Err(ClientError::NotDriven)), "{operation:?}: {refused:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

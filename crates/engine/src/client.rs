@@ -39,8 +39,6 @@ pub enum Operation {
         /// What the summary should preserve.
         focus: Option<String>,
     },
-    /// Answer a question of the run.
-    Answer(PersonsAnswer),
     /// Stop the run so that it can be resumed: nothing new begins, and running calls get the grace period to end.
     Interrupt {
         /// The reason that is recorded. Over the control socket it is whoever interrupts, as the kernel names them.
@@ -58,8 +56,6 @@ pub enum Acknowledgement {
     },
     /// There is no such target.
     NotFound,
-    /// What became of an answer.
-    Answer(Given),
 }
 
 /// Reasons why nobody acknowledges an operation.
@@ -150,8 +146,7 @@ impl Client {
         Updates::open(self, from, texts)
     }
 
-    /// Does what is wanted of the run, and returns what became of it. An answer may take 30 seconds where a process
-    /// begins or ends to drive the run; anything else is acknowledged within 10.
+    /// Does what is wanted of the run, and returns what became of it, within 10 seconds.
     ///
     /// # Errors
     /// Returns an error if nobody can tell what became of it.
@@ -160,15 +155,22 @@ impl Client {
             Some(here) => here.perform(operation).await,
             None => {
                 let run = self.run.clone();
-                // Both look at files and wait for a socket.
-                let sent = tokio::task::spawn_blocking(move || match operation {
-                    Operation::Answer(answer) => {
-                        answering::give(&run, &answer).map(Acknowledgement::Answer)
-                    }
-                    other => over_the_socket(&run, other),
-                });
-                // The task panics only by a bug, and is cancelled only with the runtime.
-                sent.await.unwrap_or_else(|error| Err(ClientError::Unreached(error.into())))
+                blocking(move || over_the_socket(&run, operation)).await
+            }
+        }
+    }
+
+    /// Answers a question of the run, and returns what became of the answer. Where a process begins or ends to drive
+    /// the run, that takes up to 30 seconds.
+    ///
+    /// # Errors
+    /// Returns an error if nobody can tell what became of it.
+    pub async fn answer(&self, answer: PersonsAnswer) -> Result<Given, ClientError> {
+        match &self.here {
+            Some(here) => here.answer(answer).await,
+            None => {
+                let run = self.run.clone();
+                blocking(move || answering::give(&run, &answer)).await
             }
         }
     }
@@ -192,19 +194,28 @@ impl Here {
                 self.remote.cancel(target, reason).await
             }
             Operation::Compact { agent, focus } => self.remote.compact(agent, focus).await,
-            Operation::Interrupt { reason } => {
-                self.remote.interrupt(&reason);
-                true
-            }
-            Operation::Answer(answer) => {
-                let by = answer.by.clone();
-                let outcome = self.remote.answer(answer).await.ok_or(ClientError::NotDriven)?;
-                let given = Given::of(outcome, &by).unwrap_or(Given::Closed);
-                return Ok(Acknowledgement::Answer(given));
-            }
+            Operation::Interrupt { reason } => self.remote.interrupt(&reason),
         };
-        Ok(acknowledged(found, None))
+        match found {
+            false if self.remote.is_over() => Err(ClientError::NotDriven),
+            found => Ok(acknowledged(found, None)),
+        }
     }
+
+    async fn answer(&self, answer: PersonsAnswer) -> Result<Given, ClientError> {
+        let by = answer.by.clone();
+        let outcome = self.remote.answer(answer).await.ok_or(ClientError::NotDriven)?;
+        Ok(Given::of(outcome, &by).unwrap_or(Given::Closed))
+    }
+}
+
+/// Does what looks at files and waits for a socket.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ClientError> + Send + 'static,
+) -> Result<T, ClientError> {
+    // The task panics only by a bug, and is cancelled only with the runtime.
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ClientError::Unreached(error.into())))
 }
 
 fn acknowledged(found: bool, busy: Option<String>) -> Acknowledgement {
@@ -234,7 +245,6 @@ fn request(operation: Operation) -> Request {
             Request::Cancel { task, agent, reason }
         }
         Operation::Compact { agent, focus } => Request::Compact { agent, focus },
-        Operation::Answer(answer) => Request::Answer(answer),
         Operation::Interrupt { .. } => Request::Interrupt,
     }
 }

@@ -4,6 +4,7 @@
 //! The store is one file of the user, outside of every project. A store that lies in the directory that
 //! is judged does not count, because a command in that workspace could have written it.
 
+pub(crate) mod others;
 pub mod proof;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use self::others::who_replaces;
 use crate::disk;
 
 /// The name of the file in the folder of the store.
@@ -261,12 +263,11 @@ fn id(thing: &str) -> String {
 /// Refuses a folder in which somebody else can put a store that was in force before, or one of their own, in the place
 /// of this one; also one that lies in such a folder.
 fn of_this_user(folder: &Path) -> Result<(), StoreError> {
-    let me = rustix::process::geteuid().as_raw();
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     for place in [Some(folder), folder.parent()].into_iter().flatten() {
-        let failed = |source: io::Error| StoreError::Io { file: place.to_owned(), source };
-        let found = fs::metadata(place).map_err(failed)?;
-        let others = found.mode() & 0o002 != 0 && found.mode() & 0o1000 == 0;
-        if (found.uid() != me && found.uid() != 0) || others {
+        let failed = |source| StoreError::Io { file: place.to_owned(), source };
+        let stat = rustix::fs::stat(place).map_err(|error| failed(error.into()))?;
+        if who_replaces(&stat, user.as_raw(), Some(group.as_raw())).is_some() {
             let reason =
                 "somebody else can put files into it: set XDG_STATE_HOME to a folder of yours";
             return Err(StoreError::Unusable { file: place.to_owned(), reason: reason.to_owned() });

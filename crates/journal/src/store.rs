@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::last_lines::{LastLines, OpenLine};
+pub use self::last_lines::{LastLines, MOST as LAST_LINES_BYTES, OpenLine};
 pub use self::reading::{Checked, StoredResults, check, is_hash, read, whole_program, whole_text};
 pub use self::scratch::{Scratch, make_dir};
 pub use self::writing::StoreWriter;

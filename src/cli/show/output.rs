@@ -10,7 +10,7 @@ use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::message::Block;
 use crate::output::Output;
-use crate::run_state::{RunState, TaskStatus};
+use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::store;
 use crate::turn::{Outcome, Program, ToolFinished};
 
@@ -45,7 +45,7 @@ pub(super) fn show(
             found.into_iter().map(part).collect()
         }),
         Selector::Agent(name) => agents(state, name).map(|found| {
-            let part = |(id, agent): (&AgentId, &crate::run_state::AgentStatus)| Part {
+            let part = |(id, agent): (&AgentId, &AgentStatus)| Part {
                 what: format!("agent `{id}`"),
                 agent: Some(id.clone()),
                 output: of_outcome(agent.outcome.as_ref()).cloned(),

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::{ClientError, Operation, request};
+use super::ClientError;
 use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run::answers::{self, LeftAnswer};
-use crate::run::control;
+use crate::run::control::{self, Request};
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::turn::question::PersonsAnswer;
@@ -68,7 +68,7 @@ pub(super) fn give(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Given, C
 
 /// Returns what the process that drives the run says; `None` if only the records can tell.
 fn to_the_owner(run: &RecordedRun, answer: &PersonsAnswer, trouble: &mut String) -> Option<Given> {
-    match control::ask(&**run, &request(Operation::Answer(answer.clone()))) {
+    match control::ask(&**run, &Request::Answer(answer.clone())) {
         Ok(control::Answer { outcome: Some(outcome), .. }) => Given::of(outcome, &answer.by),
         Ok(control::Answer { error: Some(error), .. }) => {
             *trouble = error;

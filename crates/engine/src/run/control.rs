@@ -237,8 +237,7 @@ async fn hear(
             }
             Ok(Request::Pulse) => Answer::busy(&remote),
             Ok(Request::Interrupt) => {
-                remote.interrupt(&format!("interrupted by {}", peer.name()));
-                Answer::found(true)
+                Answer::found(remote.interrupt(&format!("interrupted by {}", peer.name())))
             }
             Ok(request) => {
                 let performed = async { Answer::found(perform(&remote, request).await) };

@@ -118,7 +118,7 @@ impl Launch {
         self
     }
 
-    /// Keeps the run open while it waits for people, who answer through a client ([`Operation::Answer`](crate::client::Operation::Answer));
+    /// Keeps the run open while it waits for people, who answer through a client ([`Client::answer`](crate::client::Client::answer));
     /// otherwise it pauses.
     #[must_use]
     pub fn stays_open(mut self) -> Self {

@@ -1,39 +1,15 @@
-//! Tells whether another user can put something else in the place of what lies in a folder.
+//! Checks that no other user can put something else in the place of temporary files.
 
 use std::fs;
 use std::path::Path;
 
-use rustix::fs::Stat;
-
-/// The permissions to write of others than the owner.
-const WRITE_OF_OTHERS: u32 = 0o022;
-
-/// The bit of a folder such as `/tmp`, in which nobody removes or renames what is somebody else's.
-const STICKY: u32 = 0o1000;
+use crate::trust::others::{Replaces, who_replaces};
 
 /// The user that owns what belongs to nobody of this user namespace.
 const UNKNOWN: u32 = 65_534;
 
 /// The map of a machine's own user namespace: all users.
 const ALL: [&str; 3] = ["0", "0", "4294967295"];
-
-/// How another user can replace what lies in a folder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replaces {
-    /// The folder belongs to this user, who is neither root nor the one of this process.
-    Owner(u32),
-    /// Others may write it, and it has no sticky bit.
-    Writers,
-}
-
-/// Returns how another user than this one and root can replace what lies in a folder; `None` if nobody can.
-pub(super) fn who_replaces(folder: &Stat, user: u32) -> Option<Replaces> {
-    let is_open = folder.st_mode & WRITE_OF_OTHERS != 0 && folder.st_mode & STICKY == 0;
-    match folder.st_uid {
-        owner if owner != 0 && owner != user => Some(Replaces::Owner(owner)),
-        _ => is_open.then_some(Replaces::Writers),
-    }
-}
 
 /// Checks that nobody else can replace a folder for temporary files, or what lies in it. The path is absolute and
 /// without links.
@@ -46,7 +22,7 @@ pub(super) fn check_temporary(path: &Path, user: u32) -> Result<(), String> {
     for folder in path.ancestors() {
         let stat =
             rustix::fs::stat(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let why = match who_replaces(&stat, user) {
+        let why = match who_replaces(&stat, user, None) {
             None => continue,
             // Root itself has this number where a namespace does not know it.
             Some(Replaces::Owner(UNKNOWN)) if !has_all_users => continue,
@@ -102,10 +78,6 @@ mod tests {
         }
         set(&folder, 0o700);
         set(&above, 0o755);
-        let stat = rustix::fs::stat(&folder).unwrap();
-        assert_eq!(who_replaces(&stat, user), None);
-        let another = who_replaces(&stat, user + 1);
-        assert_eq!(another, (user != 0).then_some(Replaces::Owner(user)));
         if user != 0 {
             assert!(check_temporary(&folder, user + 1).is_err());
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use ractor::ActorRef;
+use ractor::{ActorRef, ActorStatus};
 use tokio::time::Instant;
 
 use crate::actor::mail::SupervisorMsg;
@@ -113,10 +113,15 @@ impl Remote {
     }
 
     /// Stops the run so that it can be resumed: nothing new begins, and running calls get the grace
-    /// period to end.
-    pub fn interrupt(&self, reason: &str) {
+    /// period to end. Returns false if the run is over.
+    pub fn interrupt(&self, reason: &str) -> bool {
         let reason = reason.to_owned();
-        // A run that is over needs no interruption.
-        let _ = self.supervisor.send_message(SupervisorMsg::Interrupt { reason });
+        self.supervisor.send_message(SupervisorMsg::Interrupt { reason }).is_ok()
+    }
+
+    /// Returns true if the supervisor of the run has ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.supervisor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped)
     }
 }

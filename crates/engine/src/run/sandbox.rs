@@ -139,8 +139,8 @@ fn within(config: &Config, policy: &Policy) -> Vec<Policy> {
 /// Prepares the sandbox, and proves it. `program` enters a sandbox when it is asked to.
 ///
 /// # Errors
-/// Returns an error if the sandbox cannot be tried, or if there can be none, unless a person has said for this machine that commands run
-/// without one, and the configuration does not need one.
+/// Returns an error if the sandbox cannot be tried, or if there can be none, unless a person has said for this machine
+/// that commands run without one, and the configuration does not need one.
 pub(super) async fn prepare(
     config: &Config,
     protected: &Kept,

@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use super::Store;
 use crate::redaction::Secrets;
 
-/// The most bytes that are kept: more than a failure shows.
-const MOST: usize = 8 * 1024;
+/// The most bytes that are kept: twice what a failure shows.
+pub const MOST: usize = 8 * 1024;
 
-/// The most bytes of a line that is kept; of a longer one only its length is told, because what is cut in the middle
-/// could be the half of a secret.
+/// The most bytes of a line that is looked at; of a longer one only a note is kept, because what is cut before secrets
+/// are removed could be the half of one.
 const LONGEST_LINE: usize = 64 * 1024;
+
+/// Stands in the place of a line whose beginning is not kept.
+const UNSHOWN: &[u8] = b"[a line that is too long]";
 
 /// The line of a stream that has not ended.
 #[derive(Debug, Default)]
@@ -62,7 +65,7 @@ impl LastLines {
     /// Takes a line that has ended, with or without a line break.
     pub fn end(&mut self, open: OpenLine) {
         match open {
-            OpenLine { is_too_long: true, .. } => self.add(b"[a long line]"),
+            OpenLine { is_too_long: true, .. } => self.add(UNSHOWN),
             OpenLine { bytes, .. } if !bytes.is_empty() => self.add(&bytes),
             OpenLine { .. } => {}
         }
@@ -71,9 +74,11 @@ impl LastLines {
     fn add(&mut self, line: &[u8]) {
         let mut line = String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_owned();
         self.secrets.redact(&mut line);
+        // Only now: what is left out may be a part of a secret no more.
+        line.drain(..line.ceil_char_boundary(line.len().saturating_sub(MOST - 1)));
         self.bytes += line.len() + 1;
         self.lines.push_back(line);
-        while self.bytes > MOST && self.lines.len() > 1 {
+        while self.bytes > MOST {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len() + 1);
         }
     }
@@ -121,7 +126,7 @@ mod tests {
             last.take(&mut open, &[b'x'; 12 * 1024]);
             last.take(&mut open, format!("{}\n", "line\n".repeat(5_000)).as_bytes());
             last.take(&mut open, b"secret-");
-            assert!(last.bytes <= MOST + LONGEST_LINE && open.bytes.len() <= LONGEST_LINE);
+            assert!(last.bytes <= MOST && open.bytes.len() <= LONGEST_LINE);
         }
         let text = last.finish();
         assert!(text.ends_with("line\nline\n\n") && text.len() <= MOST, "{}", text.len());
@@ -129,12 +134,23 @@ mod tests {
         let (mut last, mut open) = (lines(), OpenLine::default());
         last.take(&mut open, &[&[b'x'; 20 * 1024][..], b"ret-word\nnext\n"].concat());
         last.end(open);
-        assert_eq!(last.finish(), "[a long line]\nnext\n");
+        assert_eq!(last.finish(), "[a line that is too long]\nnext\n");
         let (mut last, mut open) = (lines(), OpenLine::default());
         for _ in 0..20 {
             last.take(&mut open, "é".repeat(3 * 1024).as_bytes());
         }
         last.take(&mut open, b"\n");
-        assert_eq!(last.finish(), "[a long line]\n");
+        assert_eq!(last.finish(), "[a line that is too long]\n");
+        // Of one that is looked at, its end is kept, without secrets.
+        let (mut last, mut open) = (lines(), OpenLine::default());
+        for _ in 0..3 {
+            last.take(&mut open, format!("{}secret-word", "é".repeat(3 * 1024)).as_bytes());
+        }
+        last.take(&mut open, b"end\n");
+        let text = last.finish();
+        assert!(
+            text.ends_with("end\n") && text.len() <= MOST && !text.contains("secret"),
+            "{text}"
+        );
     }
 }

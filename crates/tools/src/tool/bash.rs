@@ -50,8 +50,8 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
 /// where the context has one.
 ///
 /// The text is exactly what the command printed on stdout, or a preview of it; stderr is kept beside it, unless the
-/// command's `capture` mixes both in the order of arrival. An exit code other than 0, a timeout and a cancellation are outputs for which
-/// [`ToolOutput::is_error`] is true. The exit code is 128 + n if signal n ended the command, and
+/// command's `capture` mixes both in the order of arrival. An exit code other than 0, a timeout and a cancellation are
+/// outputs for which [`ToolOutput::is_error`] is true. The exit code is 128 + n if signal n ended the command, and
 /// absent if it had to be killed. However the command ends, no process of its group is left, even
 /// if the future is dropped.
 ///

@@ -103,17 +103,29 @@ const NO_NETWORK: [&str; 9] = [
     "dns error",
 ];
 
+/// What the sandbox may have refused a command, as its output looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    Network,
+    File,
+}
+
+/// Returns what the sandbox may have refused a command that printed this; `None` if it does not look like it.
+fn refused(text: &str, policy: &Policy) -> Option<Refused> {
+    let text = text.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if !policy.network && (says(&NO_NETWORK) || text.contains("socket")) {
+        return Some(Refused::Network);
+    }
+    says(&REFUSED_FILE).then_some(Refused::File)
+}
+
 /// Returns the line that tells a model that the sandbox may have refused what a command tried; `None`
 /// if its output does not look like it.
 ///
 /// A model that does not know this tries the same in other ways, or reports a broken machine.
 fn of_sandbox(text: &str, policy: &Policy) -> Option<String> {
-    let text = text.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    let network = !policy.network && (says(&NO_NETWORK) || text.contains("socket"));
-    if !network && !says(&REFUSED_FILE) {
-        return None;
-    }
+    refused(text, policy)?;
     let files = match policy.write.is_empty() {
         true => "it can write only temporary files",
         false => "it can write only the workspace without its protected files, and temporary files",
@@ -135,27 +147,26 @@ fn of_sandbox(text: &str, policy: &Policy) -> Option<String> {
 
 /// Returns what the sandbox may have refused a command that failed, for the person who can allow it.
 fn refused_by_sandbox(text: &str, policy: &Policy) -> Option<String> {
-    let text = text.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if !policy.network && says(&NO_NETWORK) {
-        let now = match policy.hosts.as_slice() {
-            [] => "commands have no network".to_owned(),
-            hosts => format!("commands reach only {}", hosts.join(", ")),
-        };
-        return Some(format!(
-            "the sandbox may be the cause: {now}, and `[sandbox] network = [\"HOST:PORT\"]` allows a host"
-        ));
-    }
-    says(&REFUSED_FILE).then(|| {
-        let now = match policy.write.is_empty() {
-            true => "commands write only temporary files",
-            false => "commands write only the workspace, without its protected files, and temporary files",
-        };
-        format!(
-            "the sandbox may be the cause: {now}, and read no private files of yours; `writable_roots` and \
-             `readable_roots` of `[sandbox]` allow more"
-        )
-    })
+    let why = match refused(text, policy)? {
+        Refused::Network => {
+            let now = match policy.hosts.as_slice() {
+                [] => "commands have no network".to_owned(),
+                hosts => format!("commands reach only {}", hosts.join(", ")),
+            };
+            format!("{now}, and `[sandbox] network = [\"HOST:PORT\"]` allows a host")
+        }
+        Refused::File => {
+            let now = match policy.write.is_empty() {
+                true => "temporary files",
+                false => "the workspace, without its protected files, and temporary files",
+            };
+            format!(
+                "commands write only {now}, and read no private files of yours; `writable_roots` and \
+                 `readable_roots` of `[sandbox]` allow more"
+            )
+        }
+    };
+    Some(format!("the sandbox may be the cause: {why}"))
 }
 
 /// Adds to the output of a task's command that failed what a person needs to know.

@@ -234,7 +234,8 @@ async fn finished(
         Ending::Exited(0) => inline_chars,
         _ => inline_chars.min(INLINE_CHARS_FAILED),
     };
-    let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline)?));
+    let inline_errors = inline.min(INLINE_CHARS_FAILED);
+    let finish = move || Ok((output?.finish(inline)?, errors?.finish(inline_errors)?));
     let printed = tokio::task::spawn_blocking(finish).await.map_err(io::Error::other);
     let printed = printed.and_then(|printed| printed);
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;

@@ -7,12 +7,15 @@ use std::io::{self, Read};
 
 use crate::disk;
 use crate::id::CallKey;
-use crate::store::{INLINE_CHARS, MAX_STORED_BYTES, Scratch, Store, make_dir};
+use crate::store::{
+    INLINE_CHARS, INLINE_CHARS_FAILED, LAST_LINES_BYTES, MAX_STORED_BYTES, Scratch, Store, make_dir,
+};
 
-/// Disk space that is taken for the result of a call before the call begins, in bytes: the longest
-/// text that is given whole, with every character as its longest JSON escape (6 bytes), and 4 KiB
-/// for the fields around it.
-const RESULT_ROOM: u64 = (INLINE_CHARS * 6 + 4096) as u64;
+/// Disk space that is taken for the result of a call before the call begins, in bytes: the longest texts of both
+/// streams that are given whole and their last lines, with every character as its longest JSON escape (6 bytes), and
+/// 4 KiB for the fields around them.
+const RESULT_ROOM: u64 =
+    ((INLINE_CHARS + INLINE_CHARS_FAILED + LAST_LINES_BYTES) * 6 + 4096) as u64;
 
 /// Disk space for the result of one call. Dropping it releases the space.
 #[derive(Debug)]
@@ -148,6 +151,7 @@ mod tests {
 
     use super::*;
     use crate::id::{AgentId, RunId};
+    use crate::tool::ToolOutput;
 
     fn names(dir: &Path) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
@@ -171,7 +175,13 @@ mod tests {
         let taken = spool.0.scratch_dir().join(Spool::room_name(&key)).metadata().unwrap();
         assert!(taken.blocks() * 512 >= RESULT_ROOM);
         // The worst that there is: every character is escaped.
-        let text = serde_json::to_vec(&"\u{1}".repeat(INLINE_CHARS)).unwrap();
+        let escaped = |count| "\u{1}".repeat(count);
+        let output = ToolOutput {
+            errors: escaped(INLINE_CHARS_FAILED),
+            last_lines: escaped(LAST_LINES_BYTES),
+            ..ToolOutput::ok(escaped(INLINE_CHARS))
+        };
+        let text = serde_json::to_vec(&output).unwrap();
         assert!(text.len() as u64 <= RESULT_ROOM);
         spool.keep_result(&key, &text, Some(room)).unwrap();
         assert_eq!(spool.kept_result(&key).unwrap().unwrap(), text);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 
-use crate::run::others::who_replaces;
+use crate::trust::others::who_replaces;
 
 /// The permissions of others than the owner.
 const OF_OTHERS: u32 = 0o077;
@@ -152,7 +152,7 @@ fn by_handle(handle: &OwnedFd) -> PathBuf {
 
 /// Checks that no other user can replace a folder in this one.
 fn check_parent(stat: &Stat, uid: u32) -> io::Result<()> {
-    match who_replaces(stat, uid) {
+    match who_replaces(stat, uid, None) {
         Some(_) => Err(io::Error::other("another user may write the folder above it")),
         None => Ok(()),
     }
