@@ -1,5 +1,6 @@
 //! Agents at work: their tools, delegation, crashes, proposals, and what an agent leaves that ends without an answer.
 
+mod answered;
 mod clients;
 mod delegation;
 mod guests;

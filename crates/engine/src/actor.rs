@@ -14,6 +14,7 @@
 //!   a bounded feed ([`transcript_writer::feed`]), and the journal waits when the feed is full.
 
 pub mod addresses;
+mod asked;
 pub mod agent;
 pub mod agent_steps;
 pub mod briefing;

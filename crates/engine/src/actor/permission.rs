@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use serde_json::json;
 
 use super::hooks;
-use super::mail::SupervisorMsg;
 use super::questions::{self, Here};
 use super::step::StepContext;
-use super::waits::{Asked, Wait};
+use super::asked::Asked;
+use super::waits::Wait;
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
@@ -22,7 +22,7 @@ use crate::tool::hook::Answer;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::{Change, ToolError, bash};
-use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
+use crate::turn::question::{ApprovalAsked, ApprovalKind};
 use crate::turn_machine::PendingCall;
 
 /// Whether a call may run.
@@ -145,14 +145,11 @@ pub(super) async fn decide(
         PermissionDecision::Ask => {
             match (&context.services.asker, spec.permissions.non_interactive) {
                 (None, NonInteractive::Allow) => allowed,
-                (None, NonInteractive::Deny) => {
-                    deny_open_question(context, call);
-                    Decision::Denied(format!(
-                        "Permission denied: {}, a person would have to be asked, and nobody is at a \
+                (None, NonInteractive::Deny) => Decision::Denied(format!(
+                    "Permission denied: {}, a person would have to be asked, and nobody is at a \
                      terminal.",
-                        because()
-                    ))
-                }
+                    because()
+                )),
                 (Some(_), _) | (None, NonInteractive::Pause) => {
                     let rule = rule.filter(|_| asking.is_none()).map(ToString::to_string);
                     asked(context, call, Asked::of_rule(rule)).await?
@@ -180,14 +177,6 @@ fn because(context: &StepContext, rule: Option<&Rule>, name: &str, input: &Json)
 fn refusal(reason: Option<String>) -> String {
     let reason = reason.map(|reason| format!(" The reason: {reason}"));
     format!("Permission denied: the person who was asked said no.{}", reason.unwrap_or_default())
-}
-
-/// Denies a question that an earlier process left open, when a person was at its terminal: nobody
-/// waits for the answer any more.
-fn deny_open_question(context: &StepContext, call: &PendingCall) {
-    let (id, by) = (call.key.to_string(), "non_interactive".to_owned());
-    let answer = PersonsAnswer { id, allowed: false, text: None, by };
-    context.services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
 }
 
 /// Asks a person whether a call may run, whatever the rules say and whether or not somebody is at the terminal.
@@ -294,7 +283,8 @@ async fn ask(
     let message = format!("{} {}", question.tool, question.texts.first().map_or("", |t| t));
     let id = about.id(&call.key);
     let asked = ApprovalAsked::new(id, ApprovalKind::Permission, message.trim_end());
-    let asked = ApprovalAsked { tool: question.tool.clone(), effect: Some(effect), ..asked };
+    let (tool, rule) = (question.tool.clone(), question.rule.clone());
+    let asked = ApprovalAsked { tool, rule, effect: Some(effect), ..asked };
     let asker = context.services.asker.as_deref();
     let here = asker.map(|asker| Here { answer: asker.ask(question), who: asker.who() });
     // Whoever is asked here keeps the agent up: what is on the screen belongs to its step.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::permission::{self, Decision};
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
-use super::waits::Asked;
+use super::asked::Asked;
 use super::work::{self, Helper};
 use crate::id::Name;
 use crate::message::Json;

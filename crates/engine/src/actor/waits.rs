@@ -7,51 +7,19 @@
 //! What a person is asked is kept: a call goes on with that question, whatever the rules or the plan say by then.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::asked::Asked;
 use super::mail::SupervisorMsg;
-use super::services::{Proposed, Services};
+use super::services::Services;
 use crate::id::{AgentId, CallKey};
 
 /// The time after which an agent that waits gives up its actor. A new one costs less than a thousandth of it,
 /// and what waits for a shorter time, as in tests and for children that answer from a script, pays nothing.
 pub(super) const REST_AFTER: Duration = Duration::from_secs(1);
-
-/// What a person is asked about a call: whether it may run.
-#[derive(Clone, Debug)]
-pub(super) struct Asked {
-    /// The number of the question. There is another one if by the time of the answer the call would do something
-    /// else than what was shown.
-    pub(super) number: u32,
-    /// The rule that wants it to be asked, if one does.
-    pub(super) rule: Option<String>,
-    /// The tasks that the call proposes, as they were read before the question.
-    pub(super) plan: Option<Arc<Proposed>>,
-}
-
-impl Asked {
-    /// Makes the first question about a call that a rule may want, or none.
-    pub(super) fn of_rule(rule: Option<String>) -> Self {
-        Self { number: 1, rule, plan: None }
-    }
-
-    /// Makes the first question about a call that proposes these tasks.
-    pub(super) fn of_plan(plan: Arc<Proposed>) -> Self {
-        Self { number: 1, rule: None, plan: Some(plan) }
-    }
-
-    /// Returns the id of the question.
-    pub(super) fn id(&self, call: &CallKey) -> String {
-        match self.number {
-            1 => call.to_string(),
-            number => format!("{call}-{number}"),
-        }
-    }
-}
 
 /// The wait of a call.
 #[derive(Clone, Debug)]
@@ -87,7 +55,7 @@ pub struct Waits {
 #[derive(Debug, Default)]
 struct Table {
     now: Waited,
-    /// The waits with which the last actor of the agent gave itself up.
+    /// The waits with which the last actor of the agent gave itself up, or which the records show.
     before: Waited,
     /// The calls that are made again. An agent stays up while one of them waits: only its step knows how often
     /// they were made.

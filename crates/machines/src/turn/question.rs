@@ -87,6 +87,9 @@ pub struct ApprovalAsked {
     /// The answers that a question offers. Any other answer is possible too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// The permission rule that wants a person to be asked; absent if there is none, and for other kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// All that the call would do, as JSON; absent for other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Output>,
@@ -114,6 +117,7 @@ impl ApprovalAsked {
             },
             shown: Vec::new(),
             choices: Vec::new(),
+            rule: None,
             effect: None,
             until_ms: None,
             content: None,

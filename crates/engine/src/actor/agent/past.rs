@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::requested_ms;
 use super::sending::Talk;
+use crate::actor::asked::Recorded;
 use crate::actor::lost_calls::{Begun, Lost};
 use crate::actor::services::Services;
 use crate::actor::step::Past;
@@ -29,7 +30,7 @@ pub struct Folded {
     pub(super) requested_ms: Option<i64>,
     /// The calls without a result.
     pub(super) lost: Vec<Lost>,
-    /// The calls that waited for others when the last actor of the agent gave itself up.
+    /// The calls that waited for others when the last actor of the agent ended.
     pub(super) waited: Waited,
     /// True if its view was looked over.
     pub(super) looked_over: bool,
@@ -61,6 +62,7 @@ struct Fold {
     past: Past,
     requested_ms: Option<i64>,
     begun: Begun,
+    asked: Recorded,
     /// The epoch of the last record.
     epoch: u64,
 }
@@ -86,14 +88,15 @@ impl Folded {
             Ok(())
         })?;
         let missing = || FoldError::Records(format!("agent `{id}` has no record"));
-        let Fold { mut machine, talk, past, requested_ms, begun, .. } = fold.ok_or_else(missing)?;
+        let Fold { mut machine, talk, past, requested_ms, begun, asked, .. } =
+            fold.ok_or_else(missing)?;
         if let Some(Talk { briefing, .. }) = &talk {
             machine.begin_with(&briefing.model.spec.name, briefing.head_tokens);
         }
         // A summary that the records announce was written beside the last actor and ended with it.
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
-        let (waited, looked_over, ending) = (Waited::new(), false, None);
+        let (waited, looked_over, ending) = (asked.waited(), false, None);
         Ok(Self { machine, talk, past, requested_ms, lost, waited, looked_over, ending })
     }
 }
@@ -118,7 +121,8 @@ impl Fold {
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
         let (past, requested_ms, begun) = (Past::default(), None, Begun::default());
-        Ok(Self { machine, talk, past, requested_ms, begun, epoch: first.epoch })
+        let asked = Recorded::default();
+        Ok(Self { machine, talk, past, requested_ms, begun, asked, epoch: first.epoch })
     }
 
     fn apply(&mut self, record: &SharedRecord) -> Result<(), IllegalEvent> {
@@ -127,6 +131,7 @@ impl Fold {
             self.machine.forget_lost_summary();
         }
         self.begun.note(record);
+        self.asked.note(record);
         self.past.note(&self.machine, record);
         self.requested_ms = requested_ms(record).or(self.requested_ms);
         self.machine.apply(&record.event)
