@@ -3,8 +3,8 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use callsheet::{
-    AgentId, ApprovalKind, Asker, BoxFuture, Cursor, Delta, Event, Launch, PersonsAnswer, Question,
-    RunEnd, Script, Scripted, Texts, Update, Watcher,
+    AgentId, ApprovalKind, Asker, BoxFuture, Cursor, Delta, Event, Launch, Parts, PersonsAnswer,
+    Question, RunEnd, Script, Scripted, Update, Watcher,
 };
 
 /// Allows what changes notes, and nothing else.
@@ -74,7 +74,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let launch = Launch::text(AGENTS, directory.path()).model("default", model)?;
     let run = launch.asker(Editor).watcher(Screen).start().await?;
     let client = run.client();
-    let mut updates = client.updates(Cursor::START, Texts::None)?;
+    let mut updates = client.updates(Cursor::START, Parts::None)?;
     let end = tokio::spawn(run.wait());
     while let Some(update) = updates.next().await? {
         // A question to the asker is recorded too; gates and questions of agents come only this way.

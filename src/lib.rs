@@ -37,7 +37,7 @@
 // Runs: started, followed, steered, waited for, resumed.
 #[doc(inline)]
 pub use crate::client::{
-    Acknowledgement, Client, ClientError, Given, Operation, Texts, Update, Updates,
+    Acknowledgement, Client, ClientError, Given, Operation, Parts, Update, Updates,
 };
 #[doc(inline)]
 pub use crate::journal::repair::torn::{Cut, CutError};

@@ -5,6 +5,7 @@ mod fan_outs;
 mod gates;
 mod hooks;
 mod left_undone;
+mod live_lines;
 mod streams;
 mod sub_graphs;
 mod tasks;

@@ -318,7 +318,7 @@ pub(super) struct Tail {
     /// Only tasks whose name matches
     #[arg(long = "task", value_name = "GLOB", add = complete::tasks_of_run())]
     pub tasks: Vec<String>,
-    /// Keep printing until the run ends
+    /// Keep printing until the run ends, also what commands print while they run
     #[arg(short, long)]
     pub follow: bool,
     /// Print the texts of the models too, while they arrive at the process that drives the run

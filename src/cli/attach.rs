@@ -8,7 +8,7 @@ use super::screen::Screen;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{args, complain, drive, questions, refusal, runtime};
-use crate::client::{Client, Texts};
+use crate::client::{Client, Parts};
 use crate::event::PauseCause;
 use crate::exit::Exit;
 use crate::journal::source::{Cursor, RecordedRun};
@@ -32,8 +32,8 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
     let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
     // The client of another process receives on the runtime.
     let entered = runtime.enter();
-    let texts = if verbose > 0 { Texts::New } else { Texts::None };
-    let mut updates = match Client::of(run.clone()).updates(Cursor::START, texts) {
+    let parts = if verbose > 0 { Parts::All } else { Parts::Commands };
+    let mut updates = match Client::of(run.clone()).updates(Cursor::START, parts) {
         Ok(updates) => updates,
         Err(error) => return refusal::refused(&project.flags(), Some(&run), &error),
     };

@@ -9,7 +9,7 @@ use super::locate::{Project, Selector};
 use super::stopped_run::open;
 use super::trust::{self, Trust};
 use super::{complain, refusal, runtime};
-use crate::client::{Acknowledgement, Client, ClientError, Operation, Texts, Update};
+use crate::client::{Acknowledgement, Client, ClientError, Operation, Parts, Update};
 use crate::config::{Config, Missing, Sources};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
@@ -191,14 +191,14 @@ fn wait(project: &Project, run: &RecordedRun, part: &Selector) -> Exit {
 async fn ended(run: &RecordedRun, part: &Selector) -> Result<bool, JournalError> {
     let client = Client::of(run.clone());
     let (mut state, mut updates) =
-        (RunState::default(), client.updates(Cursor::START, Texts::None)?);
+        (RunState::default(), client.updates(Cursor::START, Parts::None)?);
     loop {
         let record = match updates.next_record_ready()? {
             Some(record) => record,
             None if is_over(&state, part) == Some(true) => return Ok(true),
             None => match updates.next().await? {
                 Some(Update::Record(record)) => record,
-                Some(Update::Text(_) | Update::NoTexts(_)) => continue,
+                Some(Update::Part(_) | Update::NoParts(_)) => continue,
                 None => return Ok(is_over(&state, part) == Some(true)),
             },
         };

@@ -1,4 +1,4 @@
-//! The text of models while it arrives: whole lines, each with the agent's name.
+//! The text of models and the output of commands while they arrive: whole lines, each with the agent's name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,12 @@ use crate::show::log_line::cut;
 
 /// The most characters of a line: models write paragraphs as one line.
 const WIDEST: usize = 400;
+
+/// Stands before the lines of models.
+const MODEL: char = '>';
+
+/// Stands before the lines of commands.
+const COMMAND: char = ':';
 
 /// The least width of the column of names: that of the log lines.
 const NAME: usize = 16;
@@ -34,14 +40,15 @@ impl Deltas {
         Self { screen, paint, open: HashMap::new() }
     }
 
-    fn print(&self, agent: &AgentId, line: &str) {
+    /// Prints a line; `mark` says who wrote it.
+    fn print(&self, agent: &AgentId, mark: char, line: &str) {
         let line = line.trim_end();
         if line.is_empty() {
             return;
         }
         let name = &*printable::line(agent.as_str());
         let padding = " ".repeat(NAME.saturating_sub(name.len()));
-        let text = format!("{}{padding} > {}", self.paint.name(name), cut(line, WIDEST));
+        let text = format!("{}{padding} {mark} {}", self.paint.name(name), cut(line, WIDEST));
         // An output that is closed is no error: the run goes on.
         let _ = match &self.screen {
             Some(screen) => screen.line(&text),
@@ -57,18 +64,30 @@ impl Deltas {
             DeltaLine::Tool { agent, .. } if wants(agent) => self.write(agent, "\n"),
             DeltaLine::Ended { agent } if wants(agent) => {
                 let last = self.open.remove(agent).unwrap_or_default();
-                self.print(agent, &last);
+                self.print(agent, MODEL, &last);
+            }
+            DeltaLine::Printed { agent, printed } if wants(agent) => {
+                if printed.missed > 0 {
+                    let missed = format!("[{} lines came too fast]", printed.missed);
+                    self.print(agent, COMMAND, &missed);
+                }
+                for line in &printed.lines {
+                    self.print(agent, COMMAND, &line.text);
+                }
             }
             DeltaLine::Missed { count } => {
                 complain(&format!("note: {count} pieces of text came too fast to be printed"));
             }
-            DeltaLine::Text { .. } | DeltaLine::Tool { .. } | DeltaLine::Ended { .. } => {}
+            DeltaLine::Text { .. }
+            | DeltaLine::Tool { .. }
+            | DeltaLine::Ended { .. }
+            | DeltaLine::Printed { .. } => {}
         }
     }
 
-    /// Prints why no texts come.
+    /// Prints why none come.
     pub(super) fn none_come(reason: &str) {
-        complain(&format!("note: no text of models: {reason}"));
+        complain(&format!("note: no text of models and no output of running commands: {reason}"));
     }
 
     fn write(&mut self, agent: &AgentId, text: &str) {
@@ -82,7 +101,7 @@ impl Deltas {
         if line.chars().count() > WIDEST {
             lines.push(std::mem::take(line));
         }
-        lines.iter().for_each(|line| self.print(agent, line));
+        lines.iter().for_each(|line| self.print(agent, MODEL, line));
     }
 }
 

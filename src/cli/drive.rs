@@ -20,7 +20,7 @@ use super::tail::{Detail, Printer};
 use super::trust::{self, Trust};
 use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
-use crate::client::{Client, Operation, Texts};
+use crate::client::{Client, Operation, Parts};
 use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
@@ -192,8 +192,13 @@ async fn drive_once(
     let printer =
         Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
     let deltas = shown.deltas();
-    let texts = if deltas.is_some() { Texts::New } else { Texts::None };
-    let printing = client.updates(run.began(), texts).map(|updates| {
+    let parts = match (&deltas, screen.width()) {
+        (Some(_), _) => Parts::All,
+        // The status area shows the last line of each command.
+        (None, Some(_)) if !shown.json => Parts::Commands,
+        (None, _) => Parts::None,
+    };
+    let printing = client.updates(run.began(), parts).map(|updates| {
         let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
         LiveView::new(printer, screen.clone(), status).with_deltas(deltas).show(updates)
     });

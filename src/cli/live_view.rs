@@ -15,6 +15,7 @@ use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::{JournalError, stamp};
+use crate::run::delta_feed::DeltaLine;
 use crate::show::status::Status;
 
 /// The pause between two drawings of the status area: five a second look steady.
@@ -97,13 +98,16 @@ impl LiveView {
             let goes_on = tokio::select! {
                 next = updates.next() => match next {
                     Ok(Some(Update::Record(record))) => self.take(record),
-                    Ok(Some(Update::Text(part))) => {
+                    Ok(Some(Update::Part(part))) => {
+                        if let (Some(status), DeltaLine::Printed { agent, printed }) = (&mut self.status, &*part) {
+                            status.note_printed(agent, printed);
+                        }
                         if let Some(deltas) = &mut self.deltas {
                             deltas.take(&part, |_| true);
                         }
                         true
                     }
-                    Ok(Some(Update::NoTexts(reason))) => {
+                    Ok(Some(Update::NoParts(reason))) => {
                         Deltas::none_come(&reason);
                         true
                     }

@@ -15,7 +15,7 @@ use super::screen::Screen;
 use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, runtime};
-use crate::client::{Client, Texts, Update};
+use crate::client::{Client, Parts, Update};
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -49,10 +49,14 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     if !verb.follow {
         return Exit::Done;
     }
-    let texts = if verb.deltas { Texts::New } else { Texts::None };
+    let parts = match (verb.deltas, verb.json) {
+        (true, _) => Parts::All,
+        (false, true) => Parts::None,
+        (false, false) => Parts::Commands,
+    };
     match runtime() {
         Ok(runtime) => {
-            runtime.block_on(follow(project, run, &filter, (after, texts), &mut printer))
+            runtime.block_on(follow(project, run, &filter, (after, parts), &mut printer))
         }
         Err(exit) => exit,
     }
@@ -121,11 +125,11 @@ async fn follow(
     project: &Project,
     run: RecordedRun,
     filter: &Filter,
-    (after, texts): (Cursor, Texts),
+    (after, parts): (Cursor, Parts),
     printer: &mut Printer,
 ) -> Exit {
     let refused = |error: &JournalError| refusal::refused(&project.flags(), Some(&run), error);
-    let mut updates = match Client::of(run.clone()).updates(after, texts) {
+    let mut updates = match Client::of(run.clone()).updates(after, parts) {
         Ok(updates) => updates,
         Err(error) => return refused(&error),
     };
@@ -144,8 +148,8 @@ async fn follow(
                     return printer.end();
                 }
             }
-            Ok(Some(Update::Text(part))) => deltas.take(&part, fits),
-            Ok(Some(Update::NoTexts(reason))) => Deltas::none_come(&reason),
+            Ok(Some(Update::Part(part))) => deltas.take(&part, fits),
+            Ok(Some(Update::NoParts(reason))) => Deltas::none_come(&reason),
             Ok(None) => return Exit::Done,
             Err(error) => return refused(&error),
         }

@@ -6,7 +6,7 @@ use callsheet::run::RunEnd;
 use callsheet::turn::question::PersonsAnswer;
 use callsheet::{
     Acknowledgement, AgentId, CancelTarget, Client, ClientError, Cursor, DeltaLine, Given, Launch,
-    Operation, Run, Script, Scripted, Texts, Update, Updates,
+    Operation, Parts, Run, Script, Scripted, Update, Updates,
 };
 
 use crate::support::test_run::soon;
@@ -51,18 +51,18 @@ async fn next_question(updates: &mut Updates, seen: &mut Vec<Update>) -> Option<
 fn seqs(updates: &[Update]) -> Vec<u64> {
     let seq = |update: &Update| match update {
         Update::Record(record) => Some(record.seq),
-        Update::Text(_) | Update::NoTexts(_) => None,
+        Update::Part(_) | Update::NoParts(_) => None,
     };
     updates.iter().filter_map(seq).collect()
 }
 
 fn texts(updates: &[Update]) -> Vec<String> {
     let text = |update: &Update| match update {
-        Update::Text(part) => match &**part {
+        Update::Part(part) => match &**part {
             DeltaLine::Text { text, .. } => Some(text.clone()),
             _ => None,
         },
-        Update::Record(_) | Update::NoTexts(_) => None,
+        Update::Record(_) | Update::NoParts(_) => None,
     };
     updates.iter().filter_map(text).collect()
 }
@@ -72,8 +72,8 @@ async fn both_carriers_give_every_record_and_take_every_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = start(folder.path()).await;
     let (here, elsewhere) = (run.client(), Client::of(run.dir().clone()));
-    let mut in_process = here.updates(Cursor::START, Texts::New).expect("records");
-    let mut over_socket = elsewhere.updates(Cursor::START, Texts::New).expect("records");
+    let mut in_process = here.updates(Cursor::START, Parts::All).expect("records");
+    let mut over_socket = elsewhere.updates(Cursor::START, Parts::All).expect("records");
     let (mut seen, mut seen_elsewhere) = (Vec::new(), Vec::new());
     let ended = tokio::spawn(run.wait());
     let (mut rounds, mut last) = (0, String::new());
@@ -103,7 +103,7 @@ async fn both_carriers_give_every_record_and_take_every_answer() {
     let mut unheard = 0;
     for update in &seen {
         match update {
-            Update::Text(part) if matches!(&**part, DeltaLine::Text { .. }) => unheard += 1,
+            Update::Part(part) if matches!(&**part, DeltaLine::Text { .. }) => unheard += 1,
             Update::Record(record) if matches!(record.event, Event::ModelResponded(_)) => {
                 // The first reply may have begun before this client listened.
                 assert!(unheard == 1 || record.seq < 12, "{record:?}");
@@ -134,7 +134,7 @@ async fn both_carriers_cancel_compact_and_interrupt() {
             let run = start(folder.path()).await;
             let here = run.client();
             let client = if over_socket { Client::of(run.dir().clone()) } else { here.clone() };
-            let mut updates = here.updates(Cursor::START, Texts::None).expect("records");
+            let mut updates = here.updates(Cursor::START, Parts::None).expect("records");
             let question = next_question(&mut updates, &mut Vec::new()).await;
             assert!(question.is_some(), "it asks");
             let agent = |name: &str| AgentId::from_text(name);

@@ -260,6 +260,7 @@ async fn go_on(fake: &Arc<Fake>, past: Vec<Event>) -> Vec<SharedRecord> {
     let right = RecordRight::default();
     let agent = Agent {
         confinement: Default::default(),
+        time_limit: None,
         on_unknown: Default::default(),
         services,
         id: id("work"),

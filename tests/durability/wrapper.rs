@@ -93,11 +93,13 @@ impl Bench {
             skills: [].into(),
             media: [].into(),
             timeout: SOON,
+            longest: SOON,
             grace_period: SOON,
             orphan_grace: SOON,
             cancel: CancellationToken::new(),
             announce: self.heard.clone(),
             wrapper: Some(Arc::new(wrapper)),
+            printing: None,
         }
     }
 

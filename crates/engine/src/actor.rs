@@ -14,9 +14,9 @@
 //!   a bounded feed ([`transcript_writer::feed`]), and the journal waits when the feed is full.
 
 pub mod addresses;
-mod asked;
 pub mod agent;
 pub mod agent_steps;
+mod asked;
 pub mod briefing;
 mod call_records;
 mod carry_over;

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 pub use self::answering::Given;
-pub use self::updates::{Texts, Update, Updates};
+pub use self::updates::{Parts, Update, Updates};
 
 use crate::id::AgentId;
 use crate::journal::JournalError;
@@ -83,10 +83,10 @@ pub enum ClientError {
 /// ```no_run
 /// # mod callsheet { pub use callsheet_engine::{client::*, run::*}; pub use callsheet_journal::journal::source::Cursor; }
 /// # async fn example(run: callsheet::Run) -> Result<(), Box<dyn std::error::Error>> {
-/// use callsheet::{CancelTarget, Cursor, Operation, Texts, Update};
+/// use callsheet::{CancelTarget, Cursor, Operation, Parts, Update};
 ///
 /// let client = run.client();
-/// let mut updates = client.updates(Cursor::START, Texts::None)?;
+/// let mut updates = client.updates(Cursor::START, Parts::None)?;
 /// while let Some(update) = updates.next().await? {
 ///     if let Update::Record(record) = update
 ///         && record.seq > 10_000
@@ -110,15 +110,15 @@ pub struct Client {
 struct Here {
     remote: Remote,
     live: Live,
-    texts: Arc<DeltaFeed>,
+    feed: Arc<DeltaFeed>,
 }
 
 impl Run {
     /// Returns a client of this run.
     #[must_use]
     pub fn client(&self) -> Client {
-        let (live, texts) = self.feeds();
-        let here = Here { remote: self.remote(), live, texts };
+        let (live, feed) = self.feeds();
+        let here = Here { remote: self.remote(), live, feed };
         Client { run: self.dir().clone().into(), here: Some(here) }
     }
 }
@@ -138,12 +138,12 @@ impl Client {
     }
 
     /// Returns the updates of the run behind a cursor, until the run has ended or no process drives it. For the
-    /// texts of a run that another process drives, it is called within a tokio runtime.
+    /// parts of a run that another process drives, it is called within a tokio runtime.
     ///
     /// # Errors
     /// Returns an error if the records cannot be opened.
-    pub fn updates(&self, from: Cursor, texts: Texts) -> Result<Updates, JournalError> {
-        Updates::open(self, from, texts)
+    pub fn updates(&self, from: Cursor, parts: Parts) -> Result<Updates, JournalError> {
+        Updates::open(self, from, parts)
     }
 
     /// Does what is wanted of the run, and returns what became of it, within 10 seconds.

@@ -10,6 +10,7 @@ use crate::model::{BoxFuture, Delta};
 use crate::permission::Subject;
 use crate::tool::Change;
 use crate::tool::basis::Script;
+use crate::tool::printing::Printed;
 use crate::turn::question::ApprovalAnswered;
 
 /// Asks a person whether a tool call may run.
@@ -29,14 +30,25 @@ pub trait Asker: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Watches the replies of models while they arrive. What it sees is not recorded: a reply that
-/// breaks off may come again.
+/// Watches the replies of models while they arrive, and commands while they print. What it sees is not recorded: a
+/// reply that breaks off may come again.
 pub trait Watcher: Send + Sync + std::fmt::Debug {
     /// Takes a part of a reply. Called within the model call, so it must not block.
     fn arrived(&self, agent: &AgentId, delta: Delta<'_>);
 
     /// Handles the end of the reply: no more parts of it come.
     fn ended(&self, agent: &AgentId);
+
+    /// Returns true if it wants to see what commands print while they run.
+    fn watches_commands(&self) -> bool {
+        false
+    }
+
+    /// Takes the next lines that a command of the agent printed. Called while the output is read, so it must not
+    /// block.
+    fn printed(&self, agent: &AgentId, printed: &Printed) {
+        let _ = (agent, printed);
+    }
 }
 
 /// A question to a person: may this call run? Everything in it may be hostile text of a model.

@@ -193,8 +193,8 @@ pub struct Run {
     began: Position,
     /// The followers in this process.
     live: Live,
-    /// The texts of models, for those in this process.
-    texts: Arc<DeltaFeed>,
+    /// The texts of models and lines of commands, for those in this process.
+    feed: Arc<DeltaFeed>,
     remote: Remote,
     writer: ActorRef<TranscriptWriterMsg>,
     end: oneshot::Receiver<RunEnd>,
@@ -310,7 +310,7 @@ impl Run {
             dir,
             began,
             live,
-            texts: deltas,
+            feed: deltas,
             remote,
             writer,
             end,
@@ -351,9 +351,9 @@ impl Run {
         self.remote.clone()
     }
 
-    /// Returns what gives records and texts of models to those in this process.
+    /// Returns what gives records, texts of models and lines of commands to those in this process.
     pub(crate) fn feeds(&self) -> (Live, Arc<DeltaFeed>) {
-        (self.live.clone(), self.texts.clone())
+        (self.live.clone(), self.feed.clone())
     }
 
     /// Returns the place at which this process began to record.

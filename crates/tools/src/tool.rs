@@ -12,6 +12,7 @@ pub mod environment;
 pub mod files;
 pub mod hook;
 pub mod own;
+pub mod printing;
 pub mod process;
 pub mod process_capacity;
 pub mod sandbox;
@@ -41,6 +42,7 @@ use crate::spec::OnUnknown;
 use crate::store::{INLINE_CHARS, Store};
 use crate::tool::basis::{Basis, Script};
 use crate::tool::environment::Environment;
+use crate::tool::printing::Printing;
 use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
@@ -49,6 +51,10 @@ use crate::turn::{FileChange, Process};
 
 /// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
+
+/// The longest time limit that a call may ask for in a task that has none: a build of a large project, and less than a
+/// night that is lost.
+pub const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Context of a call: what the call may use.
 #[derive(Clone, Debug)]
@@ -76,6 +82,9 @@ pub struct ToolContext {
     pub skills: Arc<[String]>,
     /// Time limit of the call.
     pub timeout: Duration,
+    /// The longest time limit that a call may ask for instead.
+    #[doc(hidden)]
+    pub longest: Duration,
     /// Time that a process has to end after the polite signal (SIGTERM).
     #[doc(hidden)]
     pub grace_period: Duration,
@@ -100,6 +109,9 @@ pub struct ToolContext {
     /// Program that runs commands as a wrapper. If absent, this process runs them.
     #[doc(hidden)]
     pub wrapper: Option<Arc<Wrapper>>,
+    /// Takes what a command prints while it runs, if anything does.
+    #[doc(hidden)]
+    pub printing: Option<Arc<dyn Printing>>,
 }
 
 impl ToolContext {

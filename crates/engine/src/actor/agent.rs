@@ -14,6 +14,7 @@ mod sending;
 mod summaries;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
@@ -63,6 +64,8 @@ pub struct Agent {
     pub form: OutputFormat,
     /// What its task is kept from.
     pub confinement: Confinement,
+    /// The longest time that an attempt of its task may take, if there is one.
+    pub time_limit: Option<Duration>,
     /// What its task says of calls whose outcome nobody knows.
     pub on_unknown: OnUnknown,
     /// The answer that it judges, if it makes a check.
@@ -420,6 +423,7 @@ impl Agent {
             surroundings: self.services.surroundings.clone(),
             task: self.task.clone(),
             confinement: self.confinement,
+            time_limit: self.time_limit,
             on_unknown: self.on_unknown,
             begun: Arc::default(),
             agent: self.id.clone(),

@@ -45,12 +45,12 @@ impl Asked {
 
     /// Returns the call that a question with this id is about, and the number of the question.
     fn of_id(id: &str) -> (CallKey, u32) {
-        let parts = id.split_once('-').and_then(|(call, number)| Some((call, number.parse().ok()?)));
+        let parts =
+            id.split_once('-').and_then(|(call, number)| Some((call, number.parse().ok()?)));
         let (call, number) = parts.unwrap_or((id, 1));
         (CallKey::from_text(call), number)
     }
 }
-
 
 /// The last question about each call of an agent's last reply, as its records hold them.
 #[derive(Debug, Default)]

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use serde_json::json;
 
+use super::asked::Asked;
 use super::hooks;
 use super::questions::{self, Here};
 use super::step::StepContext;
-use super::asked::Asked;
 use super::waits::Wait;
 use super::work::{self, Helper};
 use crate::message::Json;

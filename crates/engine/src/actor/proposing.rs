@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::asked::Asked;
 use super::permission::{self, Decision};
 use super::services::{Planner, Proposed};
 use super::step::StepContext;
-use super::asked::Asked;
 use super::work::{self, Helper};
 use crate::id::Name;
 use crate::message::Json;

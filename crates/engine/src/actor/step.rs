@@ -98,6 +98,8 @@ pub struct StepContext {
     pub task: Name,
     /// What the task is kept from.
     pub confinement: Confinement,
+    /// The longest time that an attempt of the task may take, if there is one.
+    pub time_limit: Option<Duration>,
     /// What the task says of calls whose outcome nobody knows.
     pub on_unknown: OnUnknown,
     /// Number of the record of the last beginning of a call in this step, 0 before there is one.

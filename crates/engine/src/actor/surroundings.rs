@@ -18,7 +18,7 @@ use crate::tool::sandbox::Sandbox;
 use crate::tool::survey::watch::Watch;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
-use crate::tool::{TIME_LIMIT, ToolContext};
+use crate::tool::{LONGEST_TIME_LIMIT, TIME_LIMIT, ToolContext};
 
 /// The surroundings of calls. Cheap to share, and never changed.
 #[derive(Debug)]
@@ -53,10 +53,12 @@ impl Surroundings {
             skills: Arc::default(),
             media: Arc::default(),
             timeout: TIME_LIMIT,
+            longest: LONGEST_TIME_LIMIT,
             grace_period: Duration::ZERO,
             orphan_grace: Duration::ZERO,
             cancel: CancellationToken::new(),
             announce: Arc::new(()),
+            printing: None,
             unseen: Default::default(),
             sandbox: self.sandbox.within(within),
             read_only: within.read_only,

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use super::step::StepContext;
 use crate::crash::{self, Point};
 use crate::event::Event;
-use crate::id::CallKey;
-use crate::tool::{Announce, BoxFuture, ToolContext, ToolError};
+use crate::id::{AgentId, CallKey};
+use crate::person::Watcher;
+use crate::tool::printing::{Printed, Printing};
+use crate::tool::{Announce, BoxFuture, LONGEST_TIME_LIMIT, ToolContext, ToolError};
 use crate::turn::{Process, ToolStarted};
 
 /// Records that a call begins.
@@ -38,6 +40,31 @@ impl Announce for Announcer {
     }
 }
 
+/// Passes what the commands of an agent print to the watcher of the run.
+#[derive(Debug)]
+struct Passed {
+    agent: AgentId,
+    watcher: Arc<dyn Watcher>,
+}
+
+impl Passed {
+    fn of(context: &StepContext) -> Self {
+        Self { agent: context.agent.clone(), watcher: context.services.watcher.clone() }
+    }
+}
+
+impl Printing for Passed {
+    fn is_read(&self) -> bool {
+        self.watcher.watches_commands()
+    }
+
+    fn take(&self, printed: Printed) {
+        if self.is_read() {
+            self.watcher.printed(&self.agent, &printed);
+        }
+    }
+}
+
 /// Returns everything that a tool may use in this call.
 pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
     let services = &context.services;
@@ -55,6 +82,8 @@ pub(super) fn tool_context(context: &StepContext, key: CallKey) -> ToolContext {
         grace_period: services.limits.grace_period,
         orphan_grace: services.limits.orphan_grace,
         cancel: context.cancel.clone(),
+        longest: context.time_limit.unwrap_or(LONGEST_TIME_LIMIT),
+        printing: Some(Arc::new(Passed::of(context))),
         ..context.surroundings.call(&services.store, key, confinement)
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument, Span};
 
+use super::asked::Asked;
 use super::mail::StepError;
 use super::mail::SupervisorMsg;
 use super::permission::Decision;
@@ -22,7 +23,6 @@ use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
 use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Resolution};
-use super::asked::Asked;
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
 use super::{hooks, permission, proposing, recall};

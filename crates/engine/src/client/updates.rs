@@ -1,12 +1,12 @@
-//! The updates of a run: its records as they become durable, and the texts of models as they come.
+//! The updates of a run: its records as they become durable, and the texts of models and lines of commands as they
+//! come.
 //!
-//! A reader that is too slow misses parts of texts, and is told so; it misses no record, and delays nobody.
+//! A reader that is too slow misses parts of these, and is told so; it misses no record, and delays nobody.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -16,7 +16,8 @@ use crate::journal::JournalError;
 use crate::journal::follow::Follower;
 use crate::journal::source::{Cursor, RecordedRun};
 use crate::run::control::DeltaStream;
-use crate::run::delta_feed::DeltaLine;
+pub use crate::run::delta_feed::Parts;
+use crate::run::delta_feed::{DeltaLine, Following};
 
 /// The pause between two tries to reach the process that drives a run.
 const LOOK: Duration = Duration::from_millis(200);
@@ -27,39 +28,31 @@ const MOST_WAITING: usize = 64;
 /// The most parts in a row while a record may be waiting.
 const MOST_IN_A_ROW: u32 = 256;
 
-/// Which texts of models come as updates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Texts {
-    /// None: nothing is sent for them.
-    None,
-    /// Those that arrive from now on.
-    New,
-}
-
 /// One update.
 #[derive(Clone, Debug)]
 pub enum Update {
     /// A record. It is durable.
     Record(SharedRecord),
-    /// A part of the reply of a model, which is not recorded: a reply that breaks off may come again.
-    Text(Arc<DeltaLine>),
-    /// No texts of models come, for this reason; records do.
-    NoTexts(String),
+    /// A part of the reply of a model or of the output of a command. It is not recorded: a reply that breaks off may
+    /// come again.
+    Part(Arc<DeltaLine>),
+    /// No parts come, for this reason; records do.
+    NoParts(String),
 }
 
 /// The updates of a run. In the process that drives it, the parts of a reply come before the record of the reply.
 #[derive(Debug)]
 pub struct Updates {
     follower: Follower,
-    texts: Source,
+    parts: Source,
     in_a_row: u32,
 }
 
-/// Where the texts of models come from.
+/// Where the parts come from.
 #[derive(Debug)]
 enum Source {
     Nowhere,
-    Here(broadcast::Receiver<Arc<DeltaLine>>),
+    Here(Following),
     Elsewhere(mpsc::Receiver<Update>, JoinHandle<()>),
 }
 
@@ -76,13 +69,7 @@ impl Source {
     async fn next(&mut self) -> Update {
         let next = match self {
             Self::Nowhere => None,
-            Self::Here(parts) => match parts.recv().await {
-                Ok(part) => Some(Update::Text(part)),
-                Err(RecvError::Lagged(count)) => {
-                    Some(Update::Text(Arc::new(DeltaLine::Missed { count })))
-                }
-                Err(RecvError::Closed) => None,
-            },
+            Self::Here(parts) => parts.next().await.map(Update::Part),
             Self::Elsewhere(parts, _) => parts.recv().await,
         };
         match next {
@@ -96,21 +83,21 @@ impl Source {
 }
 
 impl Updates {
-    pub(super) fn open(client: &Client, from: Cursor, texts: Texts) -> Result<Self, JournalError> {
+    pub(super) fn open(client: &Client, from: Cursor, which: Parts) -> Result<Self, JournalError> {
         let follower = Follower::open_at(client.run.clone(), from)?;
         let follower = match &client.here {
             Some(here) => follower.listening(&here.live),
             None => follower,
         };
-        let texts = match (texts, &client.here) {
-            (Texts::None, _) => Source::Nowhere,
-            (Texts::New, Some(here)) => Source::Here(here.texts.follow()),
-            (Texts::New, None) => {
+        let parts = match (which, &client.here) {
+            (Parts::None, _) => Source::Nowhere,
+            (_, Some(here)) => Source::Here(here.feed.follow(which)),
+            (_, None) => {
                 let (sender, parts) = mpsc::channel(MOST_WAITING);
-                Source::Elsewhere(parts, tokio::spawn(receive(client.run.clone(), sender)))
+                Source::Elsewhere(parts, tokio::spawn(receive(client.run.clone(), which, sender)))
             }
         };
-        Ok(Self { follower, texts, in_a_row: 0 })
+        Ok(Self { follower, parts, in_a_row: 0 })
     }
 
     /// Returns the next update as soon as there is one, or `None` once the run has ended or no process drives it any
@@ -128,9 +115,9 @@ impl Updates {
         tokio::select! {
             // What a model wrote is shown before what it led to.
             biased;
-            text = self.texts.next() => {
+            part = self.parts.next() => {
                 self.in_a_row += 1;
-                Ok(Some(text))
+                Ok(Some(part))
             }
             record = self.follower.next() => Ok(record?.map(Update::Record)),
         }
@@ -147,20 +134,20 @@ impl Updates {
 
 /// Passes on what the process sends that drives the run, until nobody receives it: another process may take the run
 /// over.
-async fn receive(run: RecordedRun, parts: mpsc::Sender<Update>) {
+async fn receive(run: RecordedRun, which: Parts, parts: mpsc::Sender<Update>) {
     let mut is_refused = false;
     loop {
-        match DeltaStream::open(&*run).await {
+        match DeltaStream::open(&*run, which).await {
             Ok(mut stream) => {
                 while let Ok(Some(part)) = stream.next().await {
-                    if parts.send(Update::Text(Arc::new(part))).await.is_err() {
+                    if parts.send(Update::Part(Arc::new(part))).await.is_err() {
                         return;
                     }
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::Other && !is_refused => {
                 is_refused = true;
-                if parts.send(Update::NoTexts(error.to_string())).await.is_err() {
+                if parts.send(Update::NoParts(error.to_string())).await.is_err() {
                     return;
                 }
             }

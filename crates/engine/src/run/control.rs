@@ -25,7 +25,7 @@ pub use self::peer::{this_process, user};
 use self::place::Folder;
 pub use self::place::folders;
 use super::Remote;
-use super::delta_feed::{DeltaFeed, DeltaLine};
+use super::delta_feed::{DeltaFeed, DeltaLine, Parts};
 use crate::id::{AgentId, Name};
 use crate::journal::source::RunSource;
 use crate::run_machine::CancelTarget;
@@ -43,7 +43,7 @@ const BUSY_AFTER: Duration = Duration::from_secs(2);
 /// Time for which `ps` waits for an answer, and after which it says that a supervisor is busy.
 const PULSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// The most processes that follow the texts of models at a time.
+/// The most processes that follow the texts of models or the lines of commands at a time.
 const MOST_FOLLOWERS: usize = 16;
 
 /// The most connections at a time, with those of [`MOST_FOLLOWERS`]: requests are rare and answered at
@@ -75,9 +75,13 @@ pub enum Request {
     },
     /// Stop the run so that it can be resumed.
     Interrupt,
-    /// Send the texts of models while they arrive, a line of JSON for each part, until the run ends
-    /// or the connection is closed.
-    Deltas,
+    /// Send the texts of models and the lines of commands while they arrive, a line of JSON for each part, until the
+    /// run ends or the connection is closed.
+    Deltas {
+        /// Which of them.
+        #[serde(default = "all")]
+        which: Parts,
+    },
     /// Say with what the supervisor is busy.
     Pulse,
     /// Answer a question of the run.
@@ -90,6 +94,10 @@ pub enum Request {
         #[serde(default)]
         focus: Option<String>,
     },
+}
+
+fn all() -> Parts {
+    Parts::All
 }
 
 /// The owner's answer to a request.
@@ -204,7 +212,7 @@ async fn refuse(mut stream: UnixStream, reason: String) -> io::Result<()> {
     reply(&mut stream, &Answer::refused(reason)).await
 }
 
-/// Answers a request, and sends the texts of models if it asks for them.
+/// Answers a request, and sends the texts of models and the lines of commands if it asks for them.
 async fn hear(
     mut stream: UnixStream,
     peer: Peer,
@@ -217,13 +225,13 @@ async fn hear(
         let mut permit = None;
         let answer = match serde_json::from_str::<Request>(&line) {
             _ if !peer.is_same() => Answer::refused("the process that asked has gone".to_owned()),
-            Ok(Request::Deltas) => match space.try_acquire_owned() {
+            Ok(Request::Deltas { which }) => match space.try_acquire_owned() {
                 Ok(granted) => {
-                    permit = Some(granted);
+                    permit = Some((granted, which));
                     Answer::found(true)
                 }
                 Err(_) => Answer::refused(format!(
-                    "{MOST_FOLLOWERS} processes follow the texts of this run already"
+                    "{MOST_FOLLOWERS} processes follow the texts and lines of this run already"
                 )),
             },
             Ok(Request::Answer(answer)) => {
@@ -249,7 +257,7 @@ async fn hear(
         Ok::<_, io::Error>(permit)
     });
     let followed = match answered.await {
-        Ok(Ok(Some(_permit))) => deltas.write_to(stream).await,
+        Ok(Ok(Some((_permit, which)))) => deltas.write_to(stream, which).await,
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) => Err(error),
     };
@@ -287,7 +295,7 @@ async fn unless_busy(remote: &Remote, answer: impl Future<Output = Answer>) -> A
 async fn perform(remote: &Remote, request: Request) -> bool {
     match request {
         // These are answered before.
-        Request::Deltas | Request::Answer(_) | Request::Pulse | Request::Interrupt => true,
+        Request::Deltas { .. } | Request::Answer(_) | Request::Pulse | Request::Interrupt => true,
         Request::Cancel { task, agent, reason } => {
             let target = match (task, agent) {
                 (Some(task), _) => CancelTarget::Task(task),
@@ -370,11 +378,11 @@ impl DeltaStream {
     ///
     /// # Errors
     /// Returns an error if no process drives the run, or if it refuses.
-    pub async fn open(run: &dyn RunSource) -> io::Result<Self> {
+    pub async fn open(run: &dyn RunSource, which: Parts) -> io::Result<Self> {
         let stream = connect(run)?;
         stream.set_nonblocking(true)?;
         let mut stream = UnixStream::from_std(stream)?;
-        let mut request = serde_json::to_string(&Request::Deltas)?;
+        let mut request = serde_json::to_string(&Request::Deltas { which })?;
         request.push('\n');
         stream.write_all(request.as_bytes()).await?;
         let mut lines = tokio::io::BufReader::new(stream).lines();

@@ -1,4 +1,4 @@
-//! The texts of models, given to other processes while they arrive.
+//! The texts of models and the lines of commands, given to whoever follows while they arrive.
 //!
 //! Nothing here is recorded: a process that follows too slowly is told how many parts it missed,
 //! and the run never waits for it.
@@ -14,6 +14,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use crate::id::AgentId;
 use crate::model::Delta;
 use crate::person::Watcher;
+use crate::tool::printing::Printed;
 
 /// The most parts that wait for a slow process: some seconds of text of thirty agents.
 const MOST_WAITING: usize = 4096;
@@ -41,6 +42,14 @@ pub enum DeltaLine {
         /// The agent.
         agent: AgentId,
     },
+    /// A command printed lines.
+    Printed {
+        /// The agent whose call runs the command, or the one of the task that is a command.
+        agent: AgentId,
+        /// The lines.
+        #[serde(flatten)]
+        printed: Printed,
+    },
     /// The reader was too slow.
     Missed {
         /// Number of parts that it missed.
@@ -51,7 +60,9 @@ pub enum DeltaLine {
 /// The watcher of a run, which passes on what it sees to other processes and to another watcher.
 #[derive(Debug)]
 pub struct DeltaFeed {
-    parts: broadcast::Sender<Arc<DeltaLine>>,
+    texts: broadcast::Sender<Arc<DeltaLine>>,
+    /// Lines of commands go apart: those who follow them alone cost no text of a model anything.
+    lines: broadcast::Sender<Arc<DeltaLine>>,
     also: Option<Arc<dyn Watcher>>,
 }
 
@@ -59,41 +70,82 @@ impl DeltaFeed {
     /// Makes a feed that nobody follows yet.
     #[must_use]
     pub fn new(also: Option<Arc<dyn Watcher>>) -> Arc<Self> {
-        Arc::new(Self { parts: broadcast::Sender::new(MOST_WAITING), also })
-    }
-
-    /// Makes the line only if somebody follows: usually nobody does.
-    fn send(&self, line: impl FnOnce() -> DeltaLine) {
-        if self.parts.receiver_count() > 0 {
-            // The last receiver may have gone away just now.
-            let _ = self.parts.send(Arc::new(line()));
-        }
+        let [texts, lines] = [(); 2].map(|()| broadcast::Sender::new(MOST_WAITING));
+        Arc::new(Self { texts, lines, also })
     }
 
     /// Returns the parts that arrive from now on.
-    pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<DeltaLine>> {
-        self.parts.subscribe()
+    pub(crate) fn follow(&self, which: Parts) -> Following {
+        let texts = (which == Parts::All).then(|| self.texts.subscribe());
+        Following { texts, lines: self.lines.subscribe() }
     }
 
     /// Writes the parts that arrive from now on to a stream, until its reader goes away.
-    pub(super) async fn write_to(self: Arc<Self>, stream: UnixStream) -> io::Result<()> {
-        let mut parts = self.parts.subscribe();
+    pub(super) async fn write_to(
+        self: Arc<Self>,
+        stream: UnixStream,
+        which: Parts,
+    ) -> io::Result<()> {
+        let mut parts = self.follow(which);
         let (mut read, mut write) = stream.into_split();
         loop {
             let next = tokio::select! {
-                next = parts.recv() => next,
+                next = parts.next() => next,
                 // The reader sends nothing more: the stream ends when it goes away.
                 () = ended(&mut read) => return Ok(()),
             };
-            let mut line = match next {
-                Ok(line) => serde_json::to_string(&*line)?,
-                Err(RecvError::Lagged(count)) => {
-                    serde_json::to_string(&DeltaLine::Missed { count })?
-                }
-                Err(RecvError::Closed) => return Ok(()),
-            };
+            let Some(line) = next else { return Ok(()) };
+            let mut line = serde_json::to_string(&*line)?;
             line.push('\n');
             write.write_all(line.as_bytes()).await?;
+        }
+    }
+}
+
+/// Sends a line if somebody follows, and makes it only then: usually nobody does.
+fn send(to: &broadcast::Sender<Arc<DeltaLine>>, line: impl FnOnce() -> DeltaLine) {
+    if to.receiver_count() > 0 {
+        // The last receiver may have gone away just now.
+        let _ = to.send(Arc::new(line()));
+    }
+}
+
+/// What comes as updates besides records, from now on. None of it is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parts {
+    /// Nothing: nothing is sent for it.
+    None,
+    /// The lines that commands print while they run.
+    Commands,
+    /// These, and the texts of models.
+    All,
+}
+
+/// The parts that arrive for one who follows.
+#[derive(Debug)]
+pub(crate) struct Following {
+    texts: Option<broadcast::Receiver<Arc<DeltaLine>>>,
+    lines: broadcast::Receiver<Arc<DeltaLine>>,
+}
+
+impl Following {
+    /// Returns the next part, or how many were missed; `None` once no more can come. Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<Arc<DeltaLine>> {
+        let texts = async {
+            match &mut self.texts {
+                Some(texts) => texts.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let next = tokio::select! {
+            next = texts => next,
+            next = self.lines.recv() => next,
+        };
+        match next {
+            Ok(line) => Some(line),
+            Err(RecvError::Lagged(count)) => Some(Arc::new(DeltaLine::Missed { count })),
+            Err(RecvError::Closed) => None,
         }
     }
 }
@@ -109,10 +161,16 @@ impl Watcher for DeltaFeed {
     fn arrived(&self, agent: &AgentId, delta: Delta<'_>) {
         match delta {
             Delta::Text(text) => {
-                self.send(|| DeltaLine::Text { agent: agent.clone(), text: text.to_owned() });
+                send(&self.texts, || DeltaLine::Text {
+                    agent: agent.clone(),
+                    text: text.to_owned(),
+                });
             }
             Delta::Tool(tool) => {
-                self.send(|| DeltaLine::Tool { agent: agent.clone(), tool: tool.to_owned() });
+                send(&self.texts, || DeltaLine::Tool {
+                    agent: agent.clone(),
+                    tool: tool.to_owned(),
+                });
             }
             Delta::Taken(_) | Delta::Spent(_) | Delta::Alive => {}
         }
@@ -122,9 +180,22 @@ impl Watcher for DeltaFeed {
     }
 
     fn ended(&self, agent: &AgentId) {
-        self.send(|| DeltaLine::Ended { agent: agent.clone() });
+        send(&self.texts, || DeltaLine::Ended { agent: agent.clone() });
         if let Some(also) = &self.also {
             also.ended(agent);
+        }
+    }
+
+    fn watches_commands(&self) -> bool {
+        let also = self.also.as_ref().is_some_and(|also| also.watches_commands());
+        self.lines.receiver_count() > 0 || also
+    }
+
+    fn printed(&self, agent: &AgentId, printed: &Printed) {
+        let line = || DeltaLine::Printed { agent: agent.clone(), printed: printed.clone() };
+        send(&self.lines, line);
+        if let Some(also) = &self.also {
+            also.printed(agent, printed);
         }
     }
 }
@@ -142,8 +213,8 @@ mod tests {
         // Nobody follows: nothing is kept.
         feed.arrived(&agent, Delta::Text("before"));
         let (here, there) = UnixStream::pair().unwrap();
-        let serving = tokio::spawn(feed.clone().write_to(there));
-        while feed.parts.receiver_count() == 0 {
+        let serving = tokio::spawn(feed.clone().write_to(there, Parts::All));
+        while feed.texts.receiver_count() == 0 {
             tokio::task::yield_now().await;
         }
         let mut stream = BufReader::new(here).lines();
@@ -158,7 +229,7 @@ mod tests {
                 DeltaLine::Text { text, .. } => texts += text.len(),
                 DeltaLine::Missed { count } => missed += usize::try_from(count).unwrap(),
                 DeltaLine::Ended { .. } => break,
-                DeltaLine::Tool { .. } => panic!("no call was made"),
+                DeltaLine::Tool { .. } | DeltaLine::Printed { .. } => panic!("no call was made"),
             }
         }
         assert!(missed > 0);

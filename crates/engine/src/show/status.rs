@@ -13,6 +13,7 @@ use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
 use crate::show::{agents_in_order, short};
+use crate::tool::printing::Printed;
 use crate::turn::ApprovalKind;
 
 /// The gaps between an agent's events from which its median is taken: enough for a stable one, few
@@ -42,6 +43,8 @@ pub struct Status {
     parked: BTreeMap<Name, i64>,
     /// The agents that wait for the answer of a person, the oldest question first.
     asking: Vec<AgentId>,
+    /// The last line that the command of an agent printed.
+    printed: HashMap<AgentId, String>,
 }
 
 impl Status {
@@ -69,6 +72,10 @@ impl Status {
             Event::GatewayResumed(resumed) => drop(self.parked.remove(&resumed.provider)),
             Event::AgentEnded(_) => {
                 record.agent.iter().for_each(|id| drop(self.gaps.remove(id)));
+                record.agent.iter().for_each(|id| drop(self.printed.remove(id)));
+            }
+            Event::ToolFinished(_) => {
+                record.agent.iter().for_each(|id| drop(self.printed.remove(id)));
             }
             _ => {}
         }
@@ -83,6 +90,14 @@ impl Status {
             gaps.pop_front();
         }
         gaps.push_back(now_ms - last);
+    }
+
+    /// Takes what the command of an agent printed.
+    pub fn note_printed(&mut self, agent: &AgentId, printed: &Printed) {
+        let last = printed.lines.iter().rev().find(|line| !line.text.is_empty());
+        if let Some(last) = last {
+            self.printed.insert(agent.clone(), last.text.clone());
+        }
     }
 
     /// Replaces the agents that wait for the answer of a person.

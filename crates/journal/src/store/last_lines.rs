@@ -41,8 +41,8 @@ impl LastLines {
         Self { secrets: store.secrets.clone(), lines: VecDeque::new(), bytes: 0 }
     }
 
-    /// Takes the next bytes of one stream; `open` is the line of it that has not ended.
-    pub fn take(&mut self, open: &mut OpenLine, mut bytes: &[u8]) {
+    /// Takes the next bytes of one stream; `open` is the line of it that has not ended. Gives `each` line that has.
+    pub fn take(&mut self, open: &mut OpenLine, mut bytes: &[u8], mut each: impl FnMut(&str)) {
         if bytes.len() > 2 * MOST {
             // What cannot be among the last lines is not looked at.
             let rest = &bytes[bytes.len() - 2 * MOST..];
@@ -57,23 +57,24 @@ impl LastLines {
                 open.bytes.extend_from_slice(part);
             }
             if part.ends_with(b"\n") {
-                self.end(std::mem::take(open));
+                self.end(std::mem::take(open), &mut each);
             }
         }
     }
 
-    /// Takes a line that has ended, with or without a line break.
-    pub fn end(&mut self, open: OpenLine) {
+    /// Takes a line that has ended, with or without a line break, and gives it to `each`.
+    pub fn end(&mut self, open: OpenLine, each: impl FnMut(&str)) {
         match open {
-            OpenLine { is_too_long: true, .. } => self.add(UNSHOWN),
-            OpenLine { bytes, .. } if !bytes.is_empty() => self.add(&bytes),
+            OpenLine { is_too_long: true, .. } => self.add(UNSHOWN, each),
+            OpenLine { bytes, .. } if !bytes.is_empty() => self.add(&bytes, each),
             OpenLine { .. } => {}
         }
     }
 
-    fn add(&mut self, line: &[u8]) {
+    fn add(&mut self, line: &[u8], mut each: impl FnMut(&str)) {
         let mut line = String::from_utf8_lossy(line).trim_end_matches(['\n', '\r']).to_owned();
         self.secrets.redact(&mut line);
+        each(&line);
         // Only now: what is left out may be a part of a secret no more.
         line.drain(..line.ceil_char_boundary(line.len().saturating_sub(MOST - 1)));
         self.bytes += line.len() + 1;
@@ -85,8 +86,8 @@ impl LastLines {
 
     /// Returns the last lines, each with its line break.
     #[must_use]
-    pub fn finish(self) -> String {
-        self.lines.into_iter().map(|line| line + "\n").collect()
+    pub fn finish(&mut self) -> String {
+        self.lines.drain(..).map(|line| line + "\n").collect()
     }
 }
 
@@ -102,13 +103,13 @@ mod tests {
     #[test]
     fn lines_of_two_streams_come_in_their_order_and_whole() {
         let (mut last, mut one, mut other) = (lines(), OpenLine::default(), OpenLine::default());
-        last.take(&mut one, b"a1\na2 secret-");
-        last.take(&mut other, b"b1\nb2");
-        last.take(&mut one, b"word\n");
-        last.take(&mut other, b"\r\n\n");
-        last.end(one);
-        last.take(&mut other, b"b3");
-        last.end(other);
+        last.take(&mut one, b"a1\na2 secret-", |_| ());
+        last.take(&mut other, b"b1\nb2", |_| ());
+        last.take(&mut one, b"word\n", |_| ());
+        last.take(&mut other, b"\r\n\n", |_| ());
+        last.end(one, |_| ());
+        last.take(&mut other, b"b3", |_| ());
+        last.end(other, |_| ());
         let text = last.finish();
         assert!(!text.contains("secret-word"), "{text}");
         let lines: Vec<_> = text.lines().collect();
@@ -123,30 +124,30 @@ mod tests {
     fn memory_is_bounded_whatever_comes() {
         let (mut last, mut open) = (lines(), OpenLine::default());
         for _ in 0..100 {
-            last.take(&mut open, &[b'x'; 12 * 1024]);
-            last.take(&mut open, format!("{}\n", "line\n".repeat(5_000)).as_bytes());
-            last.take(&mut open, b"secret-");
+            last.take(&mut open, &[b'x'; 12 * 1024], |_| ());
+            last.take(&mut open, format!("{}\n", "line\n".repeat(5_000)).as_bytes(), |_| ());
+            last.take(&mut open, b"secret-", |_| ());
             assert!(last.bytes <= MOST && open.bytes.len() <= LONGEST_LINE);
         }
         let text = last.finish();
         assert!(text.ends_with("line\nline\n\n") && text.len() <= MOST, "{}", text.len());
         // A line that is looked at from its middle on is not shown: a part of a secret would not be known as one.
         let (mut last, mut open) = (lines(), OpenLine::default());
-        last.take(&mut open, &[&[b'x'; 20 * 1024][..], b"ret-word\nnext\n"].concat());
-        last.end(open);
+        last.take(&mut open, &[&[b'x'; 20 * 1024][..], b"ret-word\nnext\n"].concat(), |_| ());
+        last.end(open, |_| ());
         assert_eq!(last.finish(), "[a line that is too long]\nnext\n");
         let (mut last, mut open) = (lines(), OpenLine::default());
         for _ in 0..20 {
-            last.take(&mut open, "é".repeat(3 * 1024).as_bytes());
+            last.take(&mut open, "é".repeat(3 * 1024).as_bytes(), |_| ());
         }
-        last.take(&mut open, b"\n");
+        last.take(&mut open, b"\n", |_| ());
         assert_eq!(last.finish(), "[a line that is too long]\n");
         // Of one that is looked at, its end is kept, without secrets.
         let (mut last, mut open) = (lines(), OpenLine::default());
         for _ in 0..3 {
-            last.take(&mut open, format!("{}secret-word", "é".repeat(3 * 1024)).as_bytes());
+            last.take(&mut open, format!("{}secret-word", "é".repeat(3 * 1024)).as_bytes(), |_| ());
         }
-        last.take(&mut open, b"end\n");
+        last.take(&mut open, b"end\n", |_| ());
         let text = last.finish();
         assert!(
             text.ends_with("end\n") && text.len() <= MOST && !text.contains("secret"),

@@ -105,7 +105,7 @@ fn spec() -> ToolSpec {
                 "timeout_s": {
                     "type": "number",
                     "exclusiveMinimum": 0,
-                    "description": "The longest it may take, in seconds; it cannot exceed the configured limit."
+                    "description": "The longest it may take, in seconds: 120 if absent. The time limit of the task holds too."
                 }
             },
             "required": ["command"],
@@ -128,10 +128,10 @@ struct BashArguments {
 }
 
 impl BashArguments {
-    fn timeout(&self, most: Duration) -> Result<Duration, ToolError> {
-        let Some(seconds) = self.timeout_s else { return Ok(most) };
+    fn timeout(&self, usual: Duration, longest: Duration) -> Result<Duration, ToolError> {
+        let Some(seconds) = self.timeout_s else { return Ok(usual.min(longest)) };
         match Duration::try_from_secs_f64(seconds) {
-            Ok(timeout) if !timeout.is_zero() => Ok(timeout.min(most)),
+            Ok(timeout) if !timeout.is_zero() => Ok(timeout.min(longest)),
             _ => Err(ToolError::Arguments(format!("`timeout_s` cannot be {seconds}"))),
         }
     }
@@ -223,7 +223,7 @@ impl Tool for Bash {
             if let Some(denial) = context.sandbox.denial() {
                 return Ok(ToolOutput::denied(denial));
             }
-            let timeout = asked.timeout(context.timeout)?;
+            let timeout = asked.timeout(context.timeout, context.longest)?;
             let context = runs::guarded(context, Runs::of_line(&asked.command));
             let order = Order::shell(asked.command, timeout, Reader::Model);
             wrapper::perform(order, &context).await

@@ -247,10 +247,12 @@ pub(super) mod tests {
                 skills: self.skills.clone().into(),
                 media: [Media::Image].into(),
                 timeout: Duration::from_secs(60),
+                longest: Duration::from_secs(60),
                 grace_period: Duration::from_secs(60),
                 orphan_grace: Duration::ZERO,
                 cancel: CancellationToken::new(),
                 announce: Arc::new(()),
+                printing: None,
                 wrapper: None,
             }
         }

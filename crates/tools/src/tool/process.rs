@@ -25,6 +25,7 @@ pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed
 use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, LastLines, MEMORY_BYTES, OpenLine, StoreWriter};
 use crate::tool::environment::{self, Environment};
+use crate::tool::printing::Waiting;
 use crate::tool::process_capacity;
 use crate::tool::sandbox::{self, Input, LeftBehind, Policy};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
@@ -212,15 +213,26 @@ async fn finished(
     let Started { mut child, left, group, output, errors } = started;
     let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
     let stdin = child.stdin.take();
-    let last = errors.is_some().then(|| Mutex::new(LastLines::new(&context.store)));
-    let ((ending, left_behind), (output, errors), ()) = tokio::join!(
+    let (is_apart, printing) = (errors.is_some(), context.printing.as_deref());
+    let lines = (is_apart || printing.is_some()).then(|| Lines {
+        last: Mutex::new(LastLines::new(&context.store)),
+        waiting: printing.map(|_| Waiting::default()),
+    });
+    let lines = lines.as_ref();
+    let passing = lines.and_then(|lines| lines.waiting.as_ref()).zip(printing);
+    let pass_on = async {
+        if let Some((waiting, printing)) = passing {
+            waiting.pass_on(printing, &ended).await;
+        }
+    };
+    let ((ending, left_behind), (output, errors), (), ()) = tokio::join!(
         async {
             let result = watch(child, left, group, timeout, context, &closed).await;
             ended.cancel();
             result
         },
         async {
-            let into = |writer, first| Drain { writer, first, last: last.as_ref(), ended: &ended };
+            let into = |writer, first| Drain { writer, first, lines, ended: &ended };
             let first = errors.as_ref().and_then(|_| output.as_fd().try_clone_to_owned().ok());
             let output = into(context.store.writer(), None).all_of(Some(output));
             let drained = tokio::join!(output, into(context.store.writer(), first).all_of(errors));
@@ -228,7 +240,11 @@ async fn finished(
             drained
         },
         feed(stdin, &input, &ended),
+        pass_on,
     );
+    if let Some((waiting, printing)) = passing {
+        waiting.flush(printing);
+    }
     let ending = ending.map_err(|source| io_error("wait for the command", source))?;
     let inline = match ending {
         Ending::Exited(0) => inline_chars,
@@ -241,14 +257,14 @@ async fn finished(
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
     let Output { text, stored } = output;
     let Output { text: errors, stored: errors_stored } = errors;
-    let last_lines = last.map(|last| last.into_inner().finish()).unwrap_or_default();
+    let last_lines = lines.filter(|_| is_apart).map(|lines| lines.last.lock().finish());
     Ok(ToolOutput {
         text,
         stored,
         ending,
         errors,
         errors_stored,
-        last_lines,
+        last_lines: last_lines.unwrap_or_default(),
         sandbox: None,
         left_behind,
         attached: None,
@@ -317,13 +333,36 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
+/// The lines of both streams, without secrets.
+struct Lines {
+    last: Mutex<LastLines>,
+    /// Those that are passed on while the command runs.
+    waiting: Option<Waiting>,
+}
+
+impl Lines {
+    fn take(&self, open: &mut OpenLine, bytes: &[u8], is_error: bool) {
+        self.last.lock().take(open, bytes, |line| self.pass(line, is_error));
+    }
+
+    fn end(&self, open: OpenLine, is_error: bool) {
+        self.last.lock().end(open, |line| self.pass(line, is_error));
+    }
+
+    fn pass(&self, line: &str, is_error: bool) {
+        if let Some(waiting) = &self.waiting {
+            waiting.add(line, is_error);
+        }
+    }
+}
+
 /// Where the bytes of a stream go.
 struct Drain<'a> {
     writer: StoreWriter,
     /// The stream whose bytes come first, where both have some: which were written first, nobody can tell.
     first: Option<OwnedFd>,
-    /// The last lines of this stream and of the other, if both are kept apart.
-    last: Option<&'a Mutex<LastLines>>,
+    /// The lines of this stream and of the other, if anybody wants them.
+    lines: Option<&'a Lines>,
     ended: &'a CancellationToken,
 }
 
@@ -332,7 +371,8 @@ impl Drain<'_> {
     /// this reads on and drops the rest, so that the command is not blocked, and returns the error at
     /// the end.
     async fn all_of(self, pipe: Option<Receiver>) -> io::Result<StoreWriter> {
-        let Self { writer, first, last, ended } = self;
+        let Self { writer, first, lines, ended } = self;
+        let is_error = first.is_some();
         let mut writer = Ok(writer);
         let Some(mut pipe) = pipe else { return writer };
         let (mut buffer, mut line) = (Vec::with_capacity(MEMORY_BYTES), OpenLine::default());
@@ -353,16 +393,16 @@ impl Drain<'_> {
             if let Some(first) = &first {
                 until_read(first).await;
             }
-            if let Some(last) = last {
-                last.lock().take(&mut line, &buffer);
+            if let Some(lines) = lines {
+                lines.take(&mut line, &buffer, is_error);
             }
             if let Ok(spool) = writer {
                 (writer, buffer) = write(spool, buffer).await;
             }
             buffer.clear();
         }
-        if let Some(last) = last {
-            last.lock().end(line);
+        if let Some(lines) = lines {
+            lines.end(line, is_error);
         }
         writer
     }

@@ -9,9 +9,10 @@
 //! keeps a note of that instead: it may then begin as if for the first time.
 //!
 //! Owns the protocol between the two. The parent sends a line of JSON with the job, then `go`, and
-//! `cancel` if the call is cancelled; the wrapper answers with the result in the form in which it
-//! is kept.
+//! `cancel` if the call is cancelled; the wrapper answers with what the command prints, a line of JSON at a time
+//! (`wrapper/live.rs`), and at the end with the result in the form in which it is kept.
 
+mod live;
 mod parent;
 mod serve;
 mod version_1;

@@ -268,6 +268,7 @@ impl Supervisor {
             id: id.clone(),
             form: spec.map(|spec| spec.output).unwrap_or_default(),
             confinement: spec.map(|spec| spec.confinement).unwrap_or_default(),
+            time_limit: spec.and_then(|spec| spec.timeout),
             // A check only looks: what it may have done is not asked about.
             on_unknown: spec.filter(|_| judged.is_none()).map(|s| s.on_unknown).unwrap_or_default(),
             task,

@@ -43,6 +43,27 @@ async fn assert_gone(pid: &str) {
 /// A command whose grandchild notes itself in `pid` and sleeps.
 const GRANDCHILD: &str = "sh -c 'echo $$ > pid; echo ready; exec sleep 300' & wait";
 
+#[test]
+fn a_command_may_take_as_long_as_its_task() {
+    let seconds = Duration::from_secs;
+    for (asked, longest, expected) in [
+        (None, 3_600, Some(120)),
+        (None, 60, Some(60)),
+        (Some(0.5), 3_600, None),
+        (Some(1_800.0), 3_600, Some(1_800)),
+        (Some(7_200.0), 3_600, Some(3_600)),
+        (Some(7_200.0), 14_400, Some(7_200)),
+    ] {
+        let arguments = BashArguments { command: String::new(), timeout_s: asked };
+        let timeout = arguments.timeout(seconds(120), seconds(longest)).expect("a time");
+        assert_eq!(timeout, expected.map_or(Duration::from_millis(500), seconds), "{asked:?}");
+    }
+    for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
+        let arguments = BashArguments { command: String::new(), timeout_s: Some(wrong) };
+        assert!(arguments.timeout(seconds(1), seconds(1)).is_err(), "{wrong}");
+    }
+}
+
 #[tokio::test]
 async fn output_is_merged_in_order() {
     let bench = Bench::new();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+use super::live;
 use super::{CANCEL, GO, Job, Kept, NOT_BEGUN, Work, Wrapper, arguments, spooled};
 use crate::crash::{self, Point};
 use crate::tool::command::Order;
@@ -178,7 +179,7 @@ impl Started {
         kept.map_or(Ended::Lost, |kept| Ended::Reported(Box::new(kept)))
     }
 
-    /// Reads everything that the wrapper writes, and sends it a line when the call is cancelled.
+    /// Reads everything that the wrapper writes, passes on what its command prints, and sends it a line when the call is cancelled.
     async fn everything(&mut self, context: &ToolContext) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut told = false;
@@ -188,6 +189,7 @@ impl Started {
                     if read? == 0 {
                         return Ok(bytes);
                     }
+                    live::take_lines(&mut bytes, context.printing.as_deref());
                 }
                 () = context.cancel.cancelled(), if !told => {
                     told = true;

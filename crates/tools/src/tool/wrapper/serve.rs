@@ -16,6 +16,7 @@ use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::live::ToParent;
 use super::{GO, Job, Kept, NOT_BEGUN, VERSION, Work};
 use crate::crash::{self, Point};
 use crate::disk;
@@ -201,6 +202,7 @@ fn context(
         skills: Arc::default(),
         media: Arc::default(),
         timeout: Duration::MAX,
+        longest: Duration::MAX,
         grace_period: job.grace_period,
         // The end of a program whose result is not kept is of no use to anybody.
         orphan_grace: match job.work {
@@ -210,6 +212,10 @@ fn context(
         cancel: CancellationToken::new(),
         announce: Arc::new(()),
         wrapper: None,
+        printing: match job.work {
+            Work::Command(_) => Some(Arc::new(ToParent::default())),
+            Work::Program(_) => None,
+        },
     }
 }
 
