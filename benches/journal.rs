@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use callsheet::event::Draft;
 use callsheet::id::{AgentId, Name, RunId};
-use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
+use callsheet::journal::local::run_at;
 use callsheet::journal::projection::Projection;
 use callsheet::journal::{JournalHandle, Observer};
 use callsheet::message::Json;
@@ -171,19 +171,17 @@ async fn rate(subject: &Subject, names: &Arc<[(Name, AgentId)]>) -> f64 {
 }
 
 fn open(place: &Path, observers: Vec<Box<dyn Observer>>) -> JournalHandle {
-    let owned = RunDir::at(place.to_owned()).create().expect("a run directory");
+    let run = run_at(place);
+    let owned = run.drivable().expect("it is here").create().expect("a run directory");
     owned.start_writer(Position::START, observers).expect("a writer")
 }
 
 /// Opens a journal with the agents' transcripts and logs, which the same thread writes.
 fn open_whole(place: &Path) -> JournalHandle {
-    open(
-        place,
-        vec![Box::new(Projection::new(
-            RunDir::at(place.to_owned()),
-            callsheet::show::log_line::log_text,
-        ))],
-    )
+    let run = run_at(place);
+    let files = run.drivable().expect("it is here").agent_files();
+    let projection = Projection::new(run, files, callsheet::show::log_line::log_text);
+    open(place, vec![Box::new(projection)])
 }
 
 fn names(agent: usize) -> (Name, AgentId) {

@@ -19,11 +19,12 @@ use callsheet::config::Sources;
 use callsheet::event::{Draft, Event, PlannedTask, RunCreated, RunOpened};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::JournalHandle;
-use callsheet::journal::file::RunDir;
+use callsheet::journal::cut::Cut;
 use callsheet::journal::line::Position;
+use callsheet::journal::local::run_at;
 use callsheet::journal::projection::Projection;
-use callsheet::journal::repair::torn::Cut;
 use callsheet::journal::snapshot::Snapshots;
+use callsheet::journal::source::RecordedRun;
 use callsheet::journal::track::Tracker;
 use callsheet::message::{Json, Usage};
 use callsheet::model::script::Script;
@@ -65,23 +66,22 @@ fn main() {
     }
     let megabytes = arguments.iter().find_map(|text| text.parse().ok()).unwrap_or(MEGABYTES);
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let dir = RunDir::at(root.path().join("run"));
+    let run = run_at(root.path().join("run"));
     let began = Instant::now();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(write(&dir, megabytes << 20));
-    let length = std::fs::metadata(dir.journal()).expect("a journal").len();
+    runtime.block_on(write(&run, megabytes << 20));
+    let length = run.size();
     let took = began.elapsed().as_secs_f64();
     println!("a journal of {} MB, written in {took:.0} s\n", length >> 20);
     println!("                  folded after    at work after    most memory");
     for (name, keeps) in [("with snapshots", true), ("without any", false)] {
-        let copy = RunDir::at(root.path().join(if keeps { "with" } else { "without" }));
-        copy_all(dir.path(), copy.path());
+        let copy = root.path().join(if keeps { "with" } else { "without" });
+        copy_all(&run.place(), &copy);
         if !keeps {
-            std::fs::remove_dir_all(copy.snapshots()).expect("removed");
-            std::fs::create_dir(copy.snapshots()).expect("made");
+            run_at(&copy).drivable().expect("it is here").saved_folds().forget();
         }
         let program = std::env::current_exe().expect("this program");
-        let output = Command::new(program).arg("resume").arg(copy.path()).output();
+        let output = Command::new(program).arg("resume").arg(&copy).output();
         let output = output.expect("started");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
@@ -89,7 +89,7 @@ fn main() {
         let figures: Vec<f64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
         let [folded, working, memory] = figures[..] else { panic!("three figures: {text}") };
         println!("{name:16} {folded:10.0} ms {working:13.0} ms {:11.1} MB", memory / 1e3);
-        std::fs::remove_dir_all(copy.path()).expect("removed");
+        std::fs::remove_dir_all(copy).expect("removed");
     }
 }
 
@@ -109,14 +109,13 @@ fn copy_all(from: &Path, to: &Path) {
 
 /// The process that resumes the run and brings it to its end.
 fn resume(dir: &Path) {
-    let dir = RunDir::at(dir);
     let began = Instant::now();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let stopped = StoppedRun::open(&dir, Cut::Torn).expect("it can be taken up");
+        let stopped = StoppedRun::open(run_at(dir), Cut::Torn).expect("it can be taken up");
         let folded = began.elapsed();
         let model = Name::new("default").expect("a name");
-        let mut sources = Sources::new(dir.path().join("agents.toml"));
+        let mut sources = Sources::new(dir.join("agents.toml"));
         sources.custom_models.push(model.clone());
         let config = stopped.config(sources).expect("a configuration");
         let script = Script::parse("[[rules]]\nsay = 'done'").expect("a script");
@@ -134,16 +133,17 @@ fn resume(dir: &Path) {
 }
 
 /// Writes a run as it would have been written while its agents worked.
-async fn write(dir: &RunDir, bytes: u64) {
+async fn write(recorded: &RecordedRun, bytes: u64) {
     let (run, past, now) = (RunId::from(uuid::Uuid::now_v7()), name("past"), name("now"));
-    let owned = dir.create().expect("a run directory");
-    let (tracker, files) =
-        (Tracker::default(), Projection::new(dir.clone(), callsheet::show::log_line::log_text));
-    let snapshots = Snapshots::new(dir.clone(), Position::START, tracker, files);
+    let here = recorded.drivable().expect("it is here");
+    let owned = here.create().expect("a run directory");
+    let (tracker, log_text) = (Tracker::default(), callsheet::show::log_line::log_text);
+    let files = Projection::new(recorded.clone(), here.agent_files(), log_text);
+    let snapshots = Snapshots::new(here.saved_folds(), Position::START, tracker, files);
     let journal = owned.start_writer(Position::START, vec![Box::new(snapshots)]);
     let journal = journal.expect("a writer");
     let opened = RunOpened { pid: 1, ..RunOpened::by_this_process(1) };
-    record(&journal, vec![Draft::run(created(run, dir)), Draft::run(opened)]).await;
+    record(&journal, vec![Draft::run(created(run, recorded)), Draft::run(opened)]).await;
     begin(&journal, &past).await;
     let each = bytes / u64::from(AGENTS);
     let agents = (1..=AGENTS).map(|agent| {
@@ -174,7 +174,7 @@ async fn record(journal: &JournalHandle, drafts: Vec<Draft>) {
     journal.append(drafts).await.expect("a good disk");
 }
 
-fn created(run: RunId, dir: &RunDir) -> RunCreated {
+fn created(run: RunId, recorded: &RecordedRun) -> RunCreated {
     let task = |task: &str| PlannedTask {
         name: name(task),
         agent: Some(name("worker")),
@@ -185,7 +185,7 @@ fn created(run: RunId, dir: &RunDir) -> RunCreated {
         run,
         workflow: "long".to_owned(),
         program: "bench".to_owned(),
-        file: dir.path().join("agents.toml"),
+        file: recorded.place().join("agents.toml"),
         config: CONFIG.to_owned(),
         files: BTreeMap::new(),
         config_hash: String::new(),

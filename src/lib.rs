@@ -40,9 +40,9 @@ pub use crate::client::{
     Acknowledgement, Client, ClientError, Given, Operation, Parts, Update, Updates,
 };
 #[doc(inline)]
-pub use crate::journal::repair::torn::{Cut, CutError};
+pub use crate::journal::cut::{Cut, CutError};
 #[doc(inline)]
-pub use crate::journal::source::Cursor;
+pub use crate::journal::source::{Cursor, RecordedRun, RunSource};
 #[doc(inline)]
 pub use crate::run::{
     CancelTarget, Completed, Launch, Run, RunEnd, StartError, StoppedRun, delta_feed::DeltaLine,
@@ -68,9 +68,9 @@ pub use crate::failure::{Failure, FailureKind};
 #[doc(inline)]
 pub use crate::journal::JournalError;
 #[doc(inline)]
-pub use crate::journal::file::RunDir;
-#[doc(inline)]
 pub use crate::journal::follow::Follower;
+#[doc(inline)]
+pub use crate::journal::local::run_at;
 #[doc(inline)]
 pub use crate::plan::TaskState;
 #[doc(inline)]

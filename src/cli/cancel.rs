@@ -14,7 +14,7 @@ use crate::config::{Config, Missing, Sources};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
-use crate::journal::repair::torn::Cut;
+use crate::journal::cut::Cut;
 use crate::journal::source::{Cursor, RecordedRun};
 use crate::run::control::CANCELLED;
 use crate::run::{Options, Run, RunEnd, StartError, StoppedRun};

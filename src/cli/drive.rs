@@ -25,7 +25,7 @@ use crate::config::{Config, ProviderKind, Sources};
 use crate::event::{PauseCause, RunCompleted};
 use crate::exit::Exit;
 use crate::failure::{Failure, FailureKind};
-use crate::journal::repair::torn::Cut;
+use crate::journal::cut::Cut;
 use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::report;

@@ -4,12 +4,12 @@
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
-use super::locate::{Project, local};
+use super::locate::Project;
 use super::screen::Screen;
 use super::{complain, mistakes, refusal, say, stopped_run, trust};
 use crate::config::{self, Missing, Outside, Sources};
 use crate::exit::Exit;
-use crate::journal::repair::torn::Cut;
+use crate::journal::cut::Cut;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::printable;
@@ -51,7 +51,7 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
         }
     }
     let overrides = verb.set.iter().cloned().collect();
-    let stopped = fork(local(&from)?, seq, overrides, project.sources())
+    let stopped = fork(&*from, seq, overrides, project.sources())
         .map_err(|error| refused(project, &from, error))?;
     let mut typed = project.sources();
     let set = verb.set.iter().map(|(key, text)| (key.clone(), config::as_toml(text)));
@@ -68,7 +68,7 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
     let screen = Screen::new();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), ..Options::default() };
-    let run = RecordedRun::from(stopped.dir().clone());
+    let run = stopped.recorded().clone();
     Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))
 }
 
@@ -109,8 +109,6 @@ fn refused(project: &Project, from: &RecordedRun, error: ForkError) -> Exit {
             Exit::Usage
         }
         ForkError::Journal(error) => refusal::refused(&project.flags(), Some(from), &error),
-        ForkError::Open { dir, error } => {
-            stopped_run::refused(project, &dir.into(), Cut::Torn, &error)
-        }
+        ForkError::Open { run, error } => stopped_run::refused(project, &run, Cut::Torn, &error),
     }
 }

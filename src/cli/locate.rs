@@ -10,7 +10,7 @@ use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
 use crate::id::{AgentId, RunId};
-use crate::journal::file::RunDir;
+use crate::journal::driving::Drivable;
 use crate::journal::local::LocalArchive;
 use crate::journal::source::{Archive, RecordedRun};
 use crate::journal::{JournalError, results};
@@ -319,9 +319,9 @@ pub(super) fn whose(file: &Path) -> Option<String> {
     None
 }
 
-/// Returns the directory of a run, for what can be done to a run of this machine only.
-pub(super) fn local(run: &RecordedRun) -> Result<&RunDir, Exit> {
-    run.local().ok_or_else(|| {
+/// Returns what drives a run, for what can be done only where it is driven from.
+pub(super) fn drivable(run: &RecordedRun) -> Result<&dyn Drivable, Exit> {
+    run.drivable().ok_or_else(|| {
         let (id, place) = (run.name(), run.place());
         complain(&format!(
             "error: run {id} is kept in {}: it is not driven from here",

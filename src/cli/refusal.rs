@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::complain;
 use crate::exit::Exit;
+use crate::journal::cut::Loss;
 use crate::journal::refusal::{Refusal, Why};
-use crate::journal::repair::torn::Loss;
 use crate::journal::results::{self, Origin};
 use crate::journal::source::RecordedRun;
 use crate::journal::{JournalError, local};
@@ -166,9 +166,10 @@ fn has_batch_before(run: &RecordedRun, seq: u64) -> bool {
 /// Returns the hint for a stored result that is missing or damaged. Returns `None` if no record
 /// names the result, or if the journal cannot be read, which is an error of its own.
 fn without_result(flags: &str, path: &Path) -> Option<String> {
-    let Origin { task, before, named } = results::origin(path).ok()??;
+    let (run, result) = (local::run_at(path.ancestors().nth(2)?), path.file_name()?.to_str()?);
+    let Origin { task, before, named } = results::origin(&*run, result).ok()??;
     let task = task.map(|task| format!("task `{task}` made it. ")).unwrap_or_default();
-    let run = local::run_at(path.ancestors().nth(2)?).name();
+    let run = run.name();
     Some(format!(
         "{task}Put the file back, or have it made again: `callsheet fork{flags} {run}@{before}` \
          makes a new run that continues from before it was made. `callsheet resume{flags} {run} \

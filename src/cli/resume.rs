@@ -5,7 +5,7 @@ use std::path::Path;
 use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
-use super::locate::{Project, local};
+use super::locate::{Project, drivable};
 use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
@@ -14,7 +14,7 @@ use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
 use crate::id::Name;
-use crate::journal::repair::torn::{self, Cut, CutError};
+use crate::journal::cut::{Cut, CutError};
 use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::report;
@@ -192,12 +192,12 @@ fn able_to_resume(
 /// Returns the state that the run would have with its journal cut at record `seq`, and prints what
 /// would be lost.
 fn state_before(project: &Project, run: &RecordedRun, seq: u64) -> Result<RunState, Exit> {
-    let dir = local(run)?;
+    let here = drivable(run)?;
     let look = || -> Result<_, CutError> {
-        let end = torn::place_to_cut(dir, seq)?;
+        let end = here.place_to_cut(seq)?;
         let (state, read) = run.fold_to(end.into(), |_| {});
         read?;
-        Ok((state, torn::loss(dir, end)?))
+        Ok((state, here.loss(end)?))
     };
     let (state, loss) =
         look().map_err(|error| stopped_run::refused(project, run, Cut::From(seq), &error))?;

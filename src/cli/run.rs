@@ -12,8 +12,8 @@ use crate::config::{self, Sources, suggest};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
-use crate::journal::local::next_id;
-use crate::journal::source::RecordedRun;
+use crate::journal::local::LocalArchive;
+use crate::journal::source::{Archive, RecordedRun};
 use crate::run::{Options, Run};
 
 /// The variable that sets `sandbox.mode`.
@@ -55,7 +55,10 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     };
     if verb.detach && !verb.detached {
         // The detached process has no terminal at which it could ask for trust.
-        return detach::run(project, run_id.unwrap_or_else(|| next_id(&config.state_dir)));
+        return detach::run(
+            project,
+            run_id.unwrap_or_else(|| LocalArchive::named(config.state_dir.clone()).next_id()),
+        );
     }
     let known = || config.tasks.iter().map(|task| task.name.as_str());
     if let Some(unknown) = verb.tasks.iter().find(|name| known().all(|task| task != **name)) {
@@ -75,7 +78,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         ));
     }
     let reuse = newest.map(|(run, ..)| run).filter(|_| verb.reuse);
-    let reuse = reuse.and_then(|run| run.local().cloned());
+    let reuse = reuse.filter(|run| run.drivable().is_some());
     if verb.reuse && reuse.is_none() {
         complain("note: no run of this workflow holds results to reuse");
     }

@@ -81,12 +81,12 @@ fn copy_stored(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
     let checked = run.open(hash).and_then(Checked::finish);
     let mut result = match checked.and_then(|()| run.open(hash)) {
         Ok(result) => result,
-        Err(error) => return no_result(project, error),
+        Err(error) => return no_result(project, (run, hash), error),
     };
     match stream::copy(&mut result) {
         Ok(()) => match result.finish() {
             Ok(()) => Exit::Done,
-            Err(error) => no_result(project, error),
+            Err(error) => no_result(project, (run, hash), error),
         },
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
         Err(_) => Exit::Disk,
@@ -94,9 +94,9 @@ fn copy_stored(project: &Project, run: &RecordedRun, hash: &str) -> Exit {
 }
 
 /// Says why a stored result cannot be shown.
-fn no_result(project: &Project, error: StoreError) -> Exit {
+fn no_result(project: &Project, (run, hash): (&RecordedRun, &str), error: StoreError) -> Exit {
     let path = &error.path;
-    if let (false, Ok(None)) = (path.exists(), results::origin(path)) {
+    if let (false, Ok(None)) = (path.exists(), results::origin(&**run, hash)) {
         complain(&format!("error: {}: the run has no such result", path.display()));
         return Exit::Failed;
     }

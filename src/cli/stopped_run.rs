@@ -1,20 +1,20 @@
 //! Opens a run that no process drives, for the verbs that write to it.
 
 use super::complain;
-use super::locate::{Project, local};
+use super::locate::{Project, drivable};
 use super::{paint, refusal};
 use crate::exit::Exit;
-use crate::journal::repair::torn::{Cut, CutError};
+use crate::journal::cut::{Cut, CutError};
 use crate::journal::source::RecordedRun;
 use crate::run::StoppedRun;
 
 /// Opens a run and prints what had to be cut from its journal. If it cannot be opened, prints why
 /// and what to do.
 pub(super) fn open(project: &Project, run: &RecordedRun, cut: Cut) -> Result<StoppedRun, Exit> {
-    let dir = local(run)?;
+    drivable(run)?;
     let opened = paint::working("reading the journal", |progress| {
         progress.set_total(run.size());
-        StoppedRun::open_watched(dir, cut, |bytes| progress.set_done(bytes))
+        StoppedRun::open_watched(run.clone(), cut, |bytes| progress.set_done(bytes))
     });
     let stopped = opened.map_err(|error| refused(project, run, cut, &error))?;
     if let Some(kept) = stopped.kept() {

@@ -71,7 +71,7 @@ fn texts(updates: &[Update]) -> Vec<String> {
 async fn both_carriers_give_every_record_and_take_every_answer() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = start(folder.path()).await;
-    let (here, elsewhere) = (run.client(), Client::of(run.dir().clone()));
+    let (here, elsewhere) = (run.client(), Client::of(run.recorded().clone()));
     let mut in_process = here.updates(Cursor::START, Parts::All).expect("records");
     let mut over_socket = elsewhere.updates(Cursor::START, Parts::All).expect("records");
     let (mut seen, mut seen_elsewhere) = (Vec::new(), Vec::new());
@@ -133,7 +133,8 @@ async fn both_carriers_cancel_compact_and_interrupt() {
             let folder = tempfile::tempdir().expect("a folder");
             let run = start(folder.path()).await;
             let here = run.client();
-            let client = if over_socket { Client::of(run.dir().clone()) } else { here.clone() };
+            let client =
+                if over_socket { Client::of(run.recorded().clone()) } else { here.clone() };
             let mut updates = here.updates(Cursor::START, Parts::None).expect("records");
             let question = next_question(&mut updates, &mut Vec::new()).await;
             assert!(question.is_some(), "it asks");

@@ -84,7 +84,7 @@ async fn a_panic_takes_nobody_with_it_and_the_agent_finishes() {
     let setup = Setup::new().model("first", &fragile).model("second", &sibling).tool(&look);
     let text = TWO.replacen("\"Do it.\"", "\"Do it.\"\ntools = [\"look\"]", 1);
     let run = setup.start(&text).await;
-    until_recorded(run.dir(), |r| matches!(r.event, Event::AgentRestarted(_))).await;
+    until_recorded(run.recorded().clone(), |r| matches!(r.event, Event::AgentRestarted(_))).await;
     open(&sibling_gate);
     let ended = Ended::of(run).await;
     assert_eq!(ended.completed().status, RunStatus::Completed);
@@ -287,7 +287,7 @@ async fn a_flood_of_delegations_is_bounded_and_cancelled_within_a_second() {
             Event::ToolFinished(finished) => finished.block.as_str().contains("limit of 100"),
             _ => false,
         };
-        records(run.dir()).iter().filter(|r| refused(r)).count() == 300
+        records(run.recorded().clone()).iter().filter(|r| refused(r)).count() == 300
     })
     .await;
     let asked = Instant::now();
@@ -329,7 +329,7 @@ async fn a_cancelled_subtree_ends_alone_and_gives_its_slots_back() {
     let target = CancelTarget::Agent(id("work/helper-1"));
     assert!(run.remote().cancel(target, "not needed").await);
     // The child's slot is free: the task that waited runs while `other` is still at work.
-    until_recorded(run.dir(), |record| {
+    until_recorded(run.recorded().clone(), |record| {
         record.task == Some(name("late")) && matches!(record.event, Event::TaskCompleted(_))
     })
     .await;
@@ -356,7 +356,7 @@ async fn a_cancel_misses_nobody_whenever_it_comes() {
         let run = setup.start(&format!("{TEAM}{more}")).await;
         // From before the first task is ready to after the last child is at work.
         let seq = round;
-        until_recorded(run.dir(), |record| record.seq >= seq).await;
+        until_recorded(run.recorded().clone(), |record| record.seq >= seq).await;
         if round % 2 == 0 {
             assert!(run.remote().cancel(CancelTarget::Run, "enough").await);
         } else {
@@ -413,7 +413,7 @@ async fn a_task_is_cancelled_in_the_pause_before_its_next_attempt() {
         let retry = "retry = { max_attempts = 3, initial_interval = \"1h\", max_interval = \"1h\", jitter = false }\n";
         let setup = team(&main);
         let run = setup.start(&format!("{TEAM}{retry}")).await;
-        until_recorded(run.dir(), |r| matches!(r.event, Event::TaskRetrying(_))).await;
+        until_recorded(run.recorded().clone(), |r| matches!(r.event, Event::TaskRetrying(_))).await;
         let target = if whole_run { CancelTarget::Run } else { CancelTarget::Task(name("work")) };
         assert!(run.remote().cancel(target, "enough").await);
         let ended = Ended::of(run).await;

@@ -12,7 +12,6 @@ use callsheet::context::view::View;
 use callsheet::context::{CompactionTrigger, Edit};
 use callsheet::event::Event;
 use callsheet::id::RunId;
-use callsheet::journal::file::RunDir;
 use callsheet::message::{
     Block, Json, Message, ResultContent, Role, StopReason, ToolCall, ToolResult,
 };
@@ -31,6 +30,7 @@ use crate::support::faults::{
     unsendable,
 };
 use crate::support::provider::Provider;
+use crate::support::test_run::RunFolder;
 
 /// Settings with a small threshold, and summaries as often as they are due.
 const EVERY_TURN: &str = "threshold = 2_000\nsummary_spacing = 1";
@@ -92,7 +92,7 @@ fn of_kind(ended: &Ended, kind: &str) -> usize {
 async fn old_results_are_cleared_as_documented_and_recorded_first() {
     // 100 characters stay, 101 go; the three newest stay whatever their size.
     let sizes = [101, 100, 500, 101, 7, 300, 2_000, 50];
-    let journal: Arc<OnceLock<RunDir>> = Arc::default();
+    let journal: Arc<OnceLock<RunFolder>> = Arc::default();
     let recorded = Arc::new(Mutex::new(Vec::new()));
     let (of_journal, of_recorded) = (journal.clone(), recorded.clone());
     let provider = Provider::start(move |asked: &Asked| {
@@ -126,7 +126,7 @@ async fn old_results_are_cleared_as_documented_and_recorded_first() {
     );
     let setup = Setup::new().tool(&FakeTool::dump()).tool(&rest());
     let run_id = RunId::from(uuid::Uuid::now_v7());
-    let dir = RunDir::at(setup.config(&text).state_dir.join(run_id.to_string()));
+    let dir = RunFolder::at(setup.config(&text).state_dir.join(run_id.to_string()));
     journal.set(dir).expect("once");
     let run = setup.start_as(&text, run_id).await;
     let ended = Ended::of(run).await;

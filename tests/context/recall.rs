@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use callsheet::context::view::View;
 use callsheet::event::Event;
 use callsheet::id::RunId;
-use callsheet::journal::file::RunDir;
 use callsheet::message::{Message, ToolResult};
 use callsheet::report::next_request::next_request;
 use callsheet::tool::ToolOutput;
@@ -18,6 +17,7 @@ use crate::support::answer::Answer;
 use crate::support::asked::Asked;
 use crate::support::faults::{Act, Ended, Fake, FakeTool, Setup, id, transcript, unsendable};
 use crate::support::provider::Provider;
+use crate::support::test_run::RunFolder;
 
 const GRAPH: &str = r#"
 [compaction]
@@ -143,7 +143,7 @@ fn same_as_sent(ended: &Ended, requests: &[Asked]) {
 }
 
 /// A tool that empties the transcript of the agent `work`.
-fn lose(dir: &Arc<OnceLock<RunDir>>) -> Arc<FakeTool> {
+fn lose(dir: &Arc<OnceLock<RunFolder>>) -> Arc<FakeTool> {
     let dir = dir.clone();
     FakeTool::new("lose", Effect::Pure, move |_, _| {
         let path = dir.get().expect("known").transcript(&id("work"));
@@ -177,10 +177,10 @@ async fn what_was_summarised_is_recalled_and_a_lost_transcript_is_no_loss() {
             _ => Act::say("done"),
         }
     });
-    let dir: Arc<OnceLock<RunDir>> = Arc::default();
+    let dir: Arc<OnceLock<RunFolder>> = Arc::default();
     let setup = Setup::new().model("main", &main).tool(&notes()).tool(&lose(&dir));
     let run = RunId::from(uuid::Uuid::now_v7());
-    dir.set(RunDir::at(setup.config(GRAPH).state_dir.join(run.to_string()))).expect("once");
+    dir.set(RunFolder::at(setup.config(GRAPH).state_dir.join(run.to_string()))).expect("once");
     let ended = Ended::of(setup.start_as(GRAPH, run).await).await;
     assert_eq!(ended.output("work"), "done");
     let sent = main.sent_by("work");

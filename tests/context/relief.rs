@@ -214,10 +214,11 @@ async fn at_the_limit_the_agent_waits_for_the_summary() {
     });
     let setup = setup(&main);
     let rig = setup.start(&graph(AHEAD)).await;
-    until_recorded(rig.dir(), |r| matches!(r.event, Event::CompactionRequested(_))).await;
+    until_recorded(rig.recorded().clone(), |r| matches!(r.event, Event::CompactionRequested(_)))
+        .await;
     // It makes turns until its view is at the limit, and none more.
     let turns = || {
-        let records = records(rig.dir());
+        let records = records(rig.recorded().clone());
         records.iter().filter(|r| matches!(r.event, Event::ModelResponded(_))).count()
     };
     until(|| main.under_way() == 1 && turns() == 7).await;

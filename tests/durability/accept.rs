@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus, SharedRecord};
-use callsheet::journal::file::RunDir;
-use callsheet::journal::repair::torn::Cut;
+use callsheet::journal::cut::Cut;
 use callsheet::report;
 use callsheet::run::{Run, StoppedRun};
 use callsheet::turn::Outcome;
@@ -15,6 +14,7 @@ use crate::durability::resume::{batch_ends, files, set_back};
 use crate::support::faults::{
     Act, Ended, Fake, Setup, defect, fold, gate, id, open, records, transcript, until,
 };
+use crate::support::test_run::RunFolder;
 
 /// A plan of tasks that depend on each other, and one that stands alone.
 fn chain(one: &str, two: &str, helper: &str) -> String {
@@ -67,9 +67,9 @@ fn model(last: &Arc<Semaphore>) -> Arc<Fake> {
     })
 }
 
-async fn stop(run: Run) -> RunDir {
+async fn stop(run: Run) -> RunFolder {
     run.remote().interrupt("a test");
-    let dir = run.dir().clone();
+    let dir = RunFolder::of(&run);
     run.wait().await;
     dir
 }
@@ -80,7 +80,7 @@ fn states(ended: &Ended) -> Vec<String> {
     state.tasks().map(|(_, task)| task.state.as_str().to_owned()).collect()
 }
 
-fn forecasts(setup: &Setup, dir: &RunDir, text: &str) -> Vec<String> {
+fn forecasts(setup: &Setup, dir: &RunFolder, text: &str) -> Vec<String> {
     let stopped = StoppedRun::open(dir, Cut::Torn).expect("taken up");
     let before = stopped.config(setup.sources()).expect("recorded");
     let forecasts = stopped.forecast(&before, &setup.config(text)).expect("a plan");
@@ -276,7 +276,7 @@ fn jobs(gate: &Arc<Semaphore>) -> Arc<Fake> {
 }
 
 /// Runs until two tasks are half done and stops the run there; the gate is open from then on.
-async fn stopped_half_way() -> (Setup, Arc<Fake>, RunDir) {
+async fn stopped_half_way() -> (Setup, Arc<Fake>, RunFolder) {
     let slow = gate();
     let fake = jobs(&slow);
     let setup = Setup::new().model("main", &fake);

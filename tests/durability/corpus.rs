@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use callsheet::RunDir;
 use callsheet::journal::held::HeldRun;
 use callsheet::journal::source::{Cursor, RunSource};
 use callsheet::report::evidence;
 use callsheet::run::fork_points::fork_points;
 
 use crate::support::desk::Desk;
+use crate::support::test_run::RunFolder;
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/journals");
 const ID: &str = "019a0000-0000-7000-8000-00000000c001";
@@ -104,8 +104,8 @@ fn what_readers_say_of_a_run_does_not_depend_on_where_it_is_kept() {
     for version in versions() {
         for name in ["ended.jsonl", "stopped.jsonl"] {
             let desk = desk(&version.join(name));
-            let dir = RunDir::at(desk.path().join(".transcripts").join(ID));
-            let (disk, memory): (&dyn RunSource, &dyn RunSource) = (&dir, &in_memory(&dir));
+            let dir = RunFolder::at(desk.path().join(".transcripts").join(ID));
+            let (disk, memory): (&dyn RunSource, &dyn RunSource) = (&*dir, &in_memory(&*dir));
             let (mut seen, mut held) = (Vec::new(), Vec::new());
             let (of_disk, read) = disk.fold(|record| seen.push(record.clone()));
             read.expect("it is whole");

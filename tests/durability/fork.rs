@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus};
 use callsheet::failure::FailureKind;
-use callsheet::journal::file::RunDir;
 use callsheet::plan::TaskState;
 use callsheet::run::{ForkError, fork};
 use serde_json::json;
 
 use crate::durability::resume::set_to_yesterday;
 use crate::support::faults::{Act, Ended, Fake, Setup, fold, records, transcript};
+use crate::support::test_run::RunFolder;
 
 const CHAIN: &str = r#"
 [agents.a]
@@ -46,7 +46,7 @@ fn set<const N: usize>(keys: [(&str, &str); N]) -> BTreeMap<String, String> {
 }
 
 /// Returns the number of the record of this event of a task.
-fn seq(dir: &RunDir, task: &str, kind: &str) -> u64 {
+fn seq(dir: &RunFolder, task: &str, kind: &str) -> u64 {
     let is = |record: &&callsheet::event::SharedRecord| {
         record.agent.is_none()
             && record.task.as_ref().is_some_and(|name| name.as_str() == task)
@@ -65,8 +65,8 @@ async fn a_fork_pays_for_what_comes_after_it_only() {
 
     let at = seq(&old.dir, "first", "task.completed");
     let change = set([("tasks.second.prompt", "other of {{ tasks.first.output }}")]);
-    let forked = fork(&old.dir, at, change, setup.sources()).expect("forked");
-    let dir = forked.dir().clone();
+    let forked = fork(&*old.dir, at, change, setup.sources()).expect("forked");
+    let dir = RunFolder::at(forked.recorded().place());
     assert_eq!(forked.state().last_seq(), at);
     drop(forked);
     let ended = Ended::of(setup.resume(&dir).await).await;
@@ -82,12 +82,12 @@ async fn a_fork_pays_for_what_comes_after_it_only() {
     );
     assert_ne!(created.run, origin.run);
     for agent in ["first", "first/b-1"] {
-        let of = |dir: &RunDir| transcript(&dir.transcript(&crate::support::faults::id(agent)));
+        let of = |dir: &RunFolder| transcript(&dir.transcript(&crate::support::faults::id(agent)));
         assert_eq!(of(&ended.dir), of(&old.dir));
     }
     // A fork of a fork keeps what was changed.
-    let again = fork(&ended.dir, at, set([]), setup.sources()).expect("forked");
-    let dir = again.dir().clone();
+    let again = fork(&*ended.dir, at, set([]), setup.sources()).expect("forked");
+    let dir = RunFolder::at(again.recorded().place());
     drop(again);
     let ended = Ended::of(setup.resume(&dir).await).await;
     assert_eq!(ended.output("second"), "[other of [first]]");
@@ -100,9 +100,9 @@ async fn a_run_can_be_forked_at_every_record_before_its_end() {
     let old = setup.run(CHAIN).await;
     let last = old.records.len() as u64;
     for at in 1..last {
-        let forked = fork(&old.dir, at, set([]), setup.sources()).expect("forked");
+        let forked = fork(&*old.dir, at, set([]), setup.sources()).expect("forked");
         assert!(forked.state().last_seq() <= at.max(2), "the batch of run.created is whole");
-        let dir = forked.dir().clone();
+        let dir = RunFolder::at(forked.recorded().place());
         drop(forked);
         let ended = Ended::of(setup.resume(&dir).await).await;
         assert_eq!(ended.completed().status, RunStatus::Completed);
@@ -110,7 +110,7 @@ async fn a_run_can_be_forked_at_every_record_before_its_end() {
         let replies = ended.records.iter().filter(|r| matches!(r.event, Event::ModelResponded(_)));
         assert_eq!(replies.count(), 6);
     }
-    let refused = |seq, keys| fork(&old.dir, seq, keys, setup.sources()).expect_err("refused");
+    let refused = |seq, keys| fork(&*old.dir, seq, keys, setup.sources()).expect_err("refused");
     assert!(matches!(refused(last, set([])), ForkError::Ended(at) if at == last));
     assert!(matches!(refused(0, set([])), ForkError::Outside(0)));
     assert!(matches!(refused(last + 9, set([])), ForkError::Ended(_)));
@@ -127,8 +127,8 @@ async fn a_fork_has_the_time_that_was_left_where_it_begins() {
         let old = setup.run(&format!("{limit}{CHAIN}")).await;
         let at = seq(&old.dir, "first", "task.completed");
         set_to_yesterday(&old.dir, worked, at);
-        let forked = fork(&old.dir, at, set([]), setup.sources()).expect("forked");
-        let dir = forked.dir().clone();
+        let forked = fork(&*old.dir, at, set([]), setup.sources()).expect("forked");
+        let dir = RunFolder::at(forked.recorded().place());
         drop(forked);
         let ended = Ended::of(setup.resume(&dir).await).await;
         let completed = ended.completed();

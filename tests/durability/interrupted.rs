@@ -17,6 +17,7 @@ use crate::support::faults::{
     Act, Ended, Fake, Rig, Setup, defect, failure, follows_tools, id, records, transcript, until,
     until_recorded,
 };
+use crate::support::test_run::RunFolder;
 
 const BASH: &str = r#"
 [agents.lead]
@@ -256,7 +257,7 @@ async fn a_run_does_not_end_before_an_agent_that_is_about_to_come_back() {
 async fn a_run_that_ended_keeps_nothing() {
     let setup = Setup::new();
     let run = setup.start("[tasks.work]\nrun = 'echo done'\n").await;
-    let spool = run.dir().spool();
+    let spool = RunFolder::of(&run).spool();
     std::fs::write(spool.join("left.tmp"), "x").expect("a file");
     let ended = tokio::time::timeout(Duration::from_secs(120), Ended::of(run)).await;
     assert_eq!(ended.expect("it ends").output("work"), "done\n");

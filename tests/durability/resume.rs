@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use callsheet::event::{Event, RunStatus, SharedRecord};
 use callsheet::failure::FailureKind;
-use callsheet::journal::file::RunDir;
+use callsheet::journal::cut::{Cut, CutError};
+use callsheet::journal::driving::Drivable;
 use callsheet::journal::line::{Fault, Position, chain};
 use callsheet::journal::projection::Projection;
 use callsheet::journal::reader::{Reader, Tail, judge};
 use callsheet::journal::refusal::{Refusal, Why};
-use callsheet::journal::repair::torn;
-use callsheet::journal::repair::torn::Cut;
 use callsheet::journal::snapshot::{self, Snapshots};
+use callsheet::journal::source::RecordedRun;
 use callsheet::journal::track::Tracker;
 use callsheet::journal::{Observer, stamp};
 use callsheet::message::{Message, StopReason};
@@ -29,6 +29,7 @@ use tokio::sync::Semaphore;
 use crate::support::faults::{
     Act, Ended, Fake, FakeTool, Setup, fold, gate, name, open, records, transcript, until,
 };
+use crate::support::test_run::RunFolder;
 
 /// Two leads with helpers, a task that fails once, and tasks that use what these gave.
 const TEAM: &str = r#"
@@ -135,7 +136,7 @@ pub(crate) fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Where each batch of a journal ends.
-pub(crate) fn batch_ends(dir: &RunDir) -> Vec<usize> {
+pub(crate) fn batch_ends(dir: &RunFolder) -> Vec<usize> {
     let mut reader = Reader::open(&dir.journal()).expect("a journal");
     let mut ends = Vec::new();
     while reader.next_batch().expect("a sound journal").is_some() {
@@ -146,7 +147,7 @@ pub(crate) fn batch_ends(dir: &RunDir) -> Vec<usize> {
 
 /// Makes a run directory as it was when its journal had this many bytes; what else is in it may
 /// be older or newer.
-pub(crate) fn set_back(dir: &RunDir, files: &BTreeMap<PathBuf, Vec<u8>>, length: usize) {
+pub(crate) fn set_back(dir: &RunFolder, files: &BTreeMap<PathBuf, Vec<u8>>, length: usize) {
     std::fs::remove_dir_all(dir.path()).expect("removed");
     for folder in [dir.agents(), dir.results(), dir.spool(), dir.snapshots()] {
         std::fs::create_dir_all(folder).expect("a folder");
@@ -164,7 +165,7 @@ fn count(records: &[SharedRecord], kind: &str) -> usize {
     records.iter().filter(|record| record.event.kind() == kind).count()
 }
 
-fn is_sound(dir: &RunDir) {
+fn is_sound(dir: &RunFolder) {
     let file = std::fs::File::open(dir.journal()).expect("a journal");
     let (_, tail) = judge(std::io::BufReader::new(file), Position::START).expect("readable");
     assert_eq!(tail, Tail::Clean);
@@ -172,13 +173,16 @@ fn is_sound(dir: &RunDir) {
 
 /// Leaves a snapshot taken after this many batches, and the agents' files as they were at that
 /// time.
-fn leave_snapshot(dir: &RunDir, batches: usize) {
+fn leave_snapshot(dir: &RunFolder, batches: usize) {
     std::fs::remove_dir_all(dir.agents()).expect("removed");
     std::fs::create_dir(dir.agents()).expect("a folder");
     let growth = batch_ends(dir)[batches - 1] as u64;
-    let (files, tracker) =
-        (Projection::new(dir.clone(), callsheet::show::log_line::log_text), Tracker::default());
-    let mut snapshots = Snapshots::every(growth, dir.clone(), Position::START, tracker, files);
+    let (files, tracker) = (
+        Projection::new(dir, dir.agent_files(), callsheet::show::log_line::log_text),
+        Tracker::default(),
+    );
+    let folds = dir.saved_folds();
+    let mut snapshots = Snapshots::every(growth, folds.clone(), Position::START, tracker, files);
     let mut reader = Reader::open(&dir.journal()).expect("a journal");
     for _ in 0..batches {
         let from = reader.position();
@@ -188,7 +192,7 @@ fn leave_snapshot(dir: &RunDir, batches: usize) {
         snapshots.batch_end();
     }
     drop(snapshots);
-    assert_eq!(snapshot::newest(dir).expect("a snapshot").at.offset, growth);
+    assert_eq!(snapshot::newest(&*folds).expect("a snapshot").at.offset, growth);
 }
 
 /// Runs to the end, and then resumes from after each batch of the journal, every second time with
@@ -347,9 +351,9 @@ fn slow(effect: Effect, gate: &Arc<Semaphore>) -> Arc<FakeTool> {
     })
 }
 
-async fn interrupted(run: Run) -> RunDir {
+async fn interrupted(run: Run) -> RunFolder {
     run.remote().interrupt("a test");
-    let dir = run.dir().clone();
+    let dir = RunFolder::of(&run);
     let end =
         tokio::time::timeout(crate::support::faults::SOON, run.wait()).await.expect("it ends");
     assert!(matches!(&end, RunEnd::Paused(paused) if paused.reason == "a test"), "{end:?}");
@@ -357,8 +361,8 @@ async fn interrupted(run: Run) -> RunDir {
 }
 
 /// Stops the run as a crash does: nothing more is recorded.
-async fn crashed(run: Run) -> RunDir {
-    let dir = run.dir().clone();
+async fn crashed(run: Run) -> RunFolder {
+    let dir = RunFolder::of(&run);
     let (files, length) = (files(dir.path()), std::fs::read(dir.journal()).expect("read").len());
     drop(interrupted(run).await);
     set_back(&dir, &files, length);
@@ -449,7 +453,7 @@ async fn a_parent_finds_its_children_again_and_starts_none_twice() {
 
 /// Changes a journal so that its run began a day ago and had been at work for this many minutes by
 /// record `at`.
-pub(crate) fn set_to_yesterday(dir: &RunDir, minutes: i64, at: u64) {
+pub(crate) fn set_to_yesterday(dir: &RunFolder, minutes: i64, at: u64) {
     let began = stamp::now_ms() - 86_400_000;
     let (text, mut out, mut crc) = (std::fs::read(dir.journal()).expect("read"), Vec::new(), 0);
     for (record, line) in records(dir).iter().zip(text.split_inclusive(|byte| *byte == b'\n')) {
@@ -504,15 +508,15 @@ async fn a_pause_before_an_attempt_goes_on() {
         one("", &retry)
     };
     let run = setup.start(&retry("1h")).await;
-    let is_resting = |dir: &RunDir| count(&records(dir), "task.retrying") == 1;
-    until(|| is_resting(run.dir())).await;
+    let is_resting = |run: RecordedRun| count(&records(run), "task.retrying") == 1;
+    until(|| is_resting(run.recorded().clone())).await;
     let dir = interrupted(run).await;
     let run = setup.resume(&dir).await;
     let dir = interrupted(run).await;
     assert_eq!(count(&records(&dir), "task.started"), 1);
 
     let run = setup.start(&retry("200ms")).await;
-    until(|| is_resting(run.dir())).await;
+    until(|| is_resting(run.recorded().clone())).await;
     let dir = interrupted(run).await;
     let ended = Ended::of(setup.resume(&dir).await).await;
     assert_eq!(ended.completed().tasks["t"].state, TaskState::Failed);
@@ -538,8 +542,8 @@ async fn a_run_without_an_owner_is_cancelled_for_good() {
         until(|| tool.calls() > calls).await;
         crashed(run).await
     };
-    let open = |dir: &RunDir| StoppedRun::open(dir, Cut::Torn).expect("taken up");
-    let state = |dir: &RunDir| fold(&records(dir));
+    let open = |dir: &RunFolder| StoppedRun::open(dir, Cut::Torn).expect("taken up");
+    let state = |dir: &RunFolder| fold(&records(dir));
     let word =
         |state: &RunState, task: &str| state.task(&name(task)).expect("a task").state.as_str();
 
@@ -630,7 +634,8 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let ended = setup.run(text).await;
     let dir = ended.dir;
     let held = dir.own().expect("free");
-    let refused = |dir: &RunDir| StoppedRun::open(dir, Cut::Torn).expect_err("refused").to_string();
+    let refused =
+        |dir: &RunFolder| StoppedRun::open(dir, Cut::Torn).expect_err("refused").to_string();
     assert_eq!(refused(&dir), format!("run is open in process {}", std::process::id()));
     drop(held);
 
@@ -647,7 +652,7 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let error = StoppedRun::open(&dir, Cut::Torn).expect_err("refused");
     let why = Why::Damaged(Fault::Checksum);
     let refusal = Refusal { offset: second as u64, line: 2, why };
-    assert_eq!(error, torn::CutError::Journal(refusal.into()));
+    assert_eq!(error, CutError::Journal(refusal.into()));
     assert_eq!(std::fs::read(dir.journal()).expect("read"), damaged);
 }
 
@@ -661,7 +666,13 @@ async fn transcripts_and_logs_are_made_again_byte_for_byte() {
     for entry in std::fs::read_dir(ended.dir.agents()).expect("a folder") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("removed");
     }
-    Projection::rebuild(&ended.dir, callsheet::show::log_line::log_text, |_| {})
-        .expect("made again");
+    let files_of = ended.dir.agent_files();
+    Projection::rebuild(
+        &(&ended.dir).into(),
+        &files_of,
+        callsheet::show::log_line::log_text,
+        |_| {},
+    )
+    .expect("made again");
     assert_eq!(files(&ended.dir.agents()), wanted);
 }

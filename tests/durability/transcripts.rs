@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use callsheet::event::{Event, SharedRecord};
 use callsheet::id::AgentId;
-use callsheet::journal::file::RunDir;
 use callsheet::journal::line::Position;
 use callsheet::journal::reader::{Tail, judge};
 use callsheet::message::{Message, StopReason, ToolResult};
@@ -20,6 +19,7 @@ use crate::support::faults::{
     Act, Ended, Fake, FakeTool, Setup, defect, fold, follows_tools, id, name, records, transcript,
     until,
 };
+use crate::support::test_run::RunFolder;
 
 const FIFTY: &str = r#"
 [limits]
@@ -73,7 +73,7 @@ fn followed(run: &Run) -> tokio::task::JoinHandle<Vec<SharedRecord>> {
 }
 
 /// Checks that every record has its number and that the chain of checksums holds to the last byte.
-fn check_journal(dir: &RunDir, records: &[SharedRecord]) {
+fn check_journal(dir: &RunFolder, records: &[SharedRecord]) {
     let numbers: Vec<_> = records.iter().map(|record| record.seq).collect();
     assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>());
     let file = std::fs::File::open(dir.journal()).expect("a journal");
@@ -132,7 +132,7 @@ async fn fifty_agents_leave_whole_records() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_has_its_files_when_it_first_speaks() {
     let missing: Arc<Mutex<Vec<AgentId>>> = Arc::default();
-    let dir: Arc<Mutex<Option<RunDir>>> = Arc::default();
+    let dir: Arc<Mutex<Option<RunFolder>>> = Arc::default();
     let (of_missing, of_dir) = (missing.clone(), dir.clone());
     let inner = team();
     let main = Fake::new(move |request| {
@@ -147,7 +147,7 @@ async fn an_agent_has_its_files_when_it_first_speaks() {
     let setup = Setup::new().model("main", &main).tool(&FakeTool::dump());
     let run_id = callsheet::id::RunId::from(uuid::Uuid::now_v7());
     let config = setup.config(&fifty());
-    *dir.lock() = Some(RunDir::at(config.state_dir.join(run_id.to_string())));
+    *dir.lock() = Some(RunFolder::at(config.state_dir.join(run_id.to_string())));
     let run = setup.start_as(&fifty(), run_id).await;
     let ended = Ended::of(run).await;
     assert_eq!(ended.agents().len(), 50);

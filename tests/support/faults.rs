@@ -20,10 +20,9 @@ use callsheet::event::{Event, RunCompleted, SharedRecord};
 use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name, RunId};
 use callsheet::journal::JournalError;
+use callsheet::journal::cut::{Cut, CutError};
 use callsheet::journal::disk_space::DiskSpace;
-use callsheet::journal::file::RunDir;
-use callsheet::journal::reader::Reader;
-use callsheet::journal::repair::torn::{Cut, CutError};
+use callsheet::journal::source::{Cursor, RecordedRun};
 use callsheet::message::{Block, Json, Message, Role, StopReason, ToolCall, Usage};
 use callsheet::model::{
     BoxFuture, Client, DeltaSink, ErrorClass, Model, ModelError, Reply, Request,
@@ -40,6 +39,8 @@ use ractor::ActorRef;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
+
+use crate::support::test_run::RunFolder;
 
 /// Deadline for an event that must happen: far longer than it takes.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
@@ -333,7 +334,7 @@ impl Setup {
     }
 
     /// Resumes a run as it is.
-    pub(crate) async fn resume(&self, dir: &RunDir) -> Run {
+    pub(crate) async fn resume(&self, dir: &RunFolder) -> Run {
         // The actors of a run that crashed in this process may hold it a little longer.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let stopped = loop {
@@ -362,7 +363,7 @@ impl Setup {
     }
 
     /// Resumes a run with another configuration.
-    pub(crate) async fn accept(&self, dir: &RunDir, text: &str) -> Run {
+    pub(crate) async fn accept(&self, dir: &RunFolder, text: &str) -> Run {
         let stopped = StoppedRun::open(dir, Cut::Torn).expect("it can be taken up");
         let before = stopped.config(self.sources()).expect("recorded");
         let now = self.config(text);
@@ -381,7 +382,7 @@ impl Setup {
 /// A run that is over.
 pub(crate) struct Ended {
     pub(crate) end: RunEnd,
-    pub(crate) dir: RunDir,
+    pub(crate) dir: RunFolder,
     pub(crate) records: Vec<SharedRecord>,
     /// Keeps the files alive if the setup of the run is dropped.
     _root: Option<Arc<TempDir>>,
@@ -394,7 +395,7 @@ impl Ended {
 
     /// Waits for the end so long at most, in a test whose time is paused.
     pub(crate) async fn within(deadline: Duration, run: Run) -> Self {
-        let dir = run.dir().clone();
+        let dir = RunFolder::of(&run);
         let end = tokio::time::timeout(deadline, run.wait()).await.expect("the run ends");
         let records = records(&dir);
         Self { end, dir, records, _root: None }
@@ -465,10 +466,10 @@ pub(crate) fn failure(outcome: &Outcome) -> &Failure {
 }
 
 /// Reads all records of a journal.
-pub(crate) fn records(dir: &RunDir) -> Vec<SharedRecord> {
-    let mut reader = Reader::open(&dir.journal()).expect("a journal");
+pub(crate) fn records(run: impl Into<RecordedRun>) -> Vec<SharedRecord> {
+    let mut batches = run.into().batches(Cursor::START).expect("a journal");
     let mut records = Vec::new();
-    while let Some(batch) = reader.next_batch().expect("a sound journal") {
+    while let Some(batch) = batches.next_batch().expect("a sound journal") {
         records.extend(batch);
     }
     records
@@ -482,8 +483,12 @@ pub(crate) fn fold(records: &[SharedRecord]) -> RunState {
 }
 
 /// Waits until the journal holds a record that satisfies the condition.
-pub(crate) async fn until_recorded(dir: &RunDir, wanted: impl Fn(&SharedRecord) -> bool) {
-    until(|| records(dir).iter().any(&wanted)).await;
+pub(crate) async fn until_recorded(
+    run: impl Into<RecordedRun>,
+    wanted: impl Fn(&SharedRecord) -> bool,
+) {
+    let run = run.into();
+    until(|| records(run.clone()).iter().any(&wanted)).await;
 }
 
 /// Waits until the condition holds.
@@ -557,7 +562,7 @@ pub(crate) fn unsendable(messages: &[Message]) -> Option<String> {
 pub(crate) struct Rig {
     pub(crate) services: Arc<Services>,
     pub(crate) supervisor: ActorRef<SupervisorMsg>,
-    pub(crate) dir: RunDir,
+    pub(crate) dir: RunFolder,
     run: Run,
 }
 
@@ -566,7 +571,7 @@ impl Rig {
         let options = setup.options();
         let run = Run::start(setup.config(text), options).await.expect("starts");
         let (supervisor, services) = run.actors();
-        Self { services, supervisor, dir: run.dir().clone(), run }
+        Self { services, supervisor, dir: RunFolder::of(&run), run }
     }
 
     /// Mails an agent.

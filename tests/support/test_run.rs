@@ -6,6 +6,7 @@
 //! asks.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use callsheet::failure::{Failure, FailureKind};
 use callsheet::id::{AgentId, Name};
 use callsheet::journal::file::RunDir;
 use callsheet::journal::follow::Follower;
-use callsheet::journal::reader::Reader;
+use callsheet::journal::source::RecordedRun;
 use callsheet::message::{Block, Json, Message, StopReason, ToolResult};
 use callsheet::model::script::{Scene, Script};
 use callsheet::model::{BoxFuture, Client};
@@ -386,7 +387,7 @@ impl Live {
 
     /// Waits for the end.
     pub(crate) async fn end(self) -> Ended {
-        let dir = self.run.dir().clone();
+        let dir = RunFolder::of(&self.run);
         let waited = tokio::time::timeout(DEADLINE, self.run.wait()).await;
         let (records, state) = read(&dir);
         let end = waited.unwrap_or_else(|_| {
@@ -415,16 +416,39 @@ impl Live {
     }
 }
 
-/// The records of a run and what they fold to.
-fn read(dir: &RunDir) -> (Vec<SharedRecord>, RunState) {
-    let mut reader = Reader::open(&dir.journal()).expect("a journal");
-    let (mut records, mut state) = (Vec::new(), RunState::default());
-    while let Some(batch) = reader.next_batch().expect("a sound journal") {
-        for record in &batch {
-            state.apply(record).expect("a legal record");
-        }
-        records.extend(batch);
+/// The folder of a run, for tests that look at what lies in it, or spoil it. No other test names the directory of
+/// a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunFolder(RunDir);
+
+impl RunFolder {
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
+        Self(RunDir::at(path))
     }
+
+    pub(crate) fn of(run: &Run) -> Self {
+        Self::at(run.recorded().place())
+    }
+}
+
+impl Deref for RunFolder {
+    type Target = RunDir;
+    fn deref(&self) -> &RunDir {
+        &self.0
+    }
+}
+
+impl From<&RunFolder> for RecordedRun {
+    fn from(folder: &RunFolder) -> Self {
+        (&folder.0).into()
+    }
+}
+
+/// The records of a run and what they fold to.
+fn read(dir: &RunFolder) -> (Vec<SharedRecord>, RunState) {
+    let (run, mut records) = (RecordedRun::from(dir), Vec::new());
+    let (state, read) = run.fold(|record| records.push(record.clone()));
+    read.expect("a sound journal");
     (records, state)
 }
 
@@ -433,7 +457,7 @@ pub(crate) struct Ended {
     pub(crate) completed: RunCompleted,
     pub(crate) records: Vec<SharedRecord>,
     pub(crate) state: RunState,
-    pub(crate) dir: RunDir,
+    pub(crate) dir: RunFolder,
     pub(crate) workspace: PathBuf,
     pub(crate) requests: Vec<Asked>,
     _home: TempDir,

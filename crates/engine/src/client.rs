@@ -119,7 +119,7 @@ impl Run {
     pub fn client(&self) -> Client {
         let (live, feed) = self.feeds();
         let here = Here { remote: self.remote(), live, feed };
-        Client { run: self.dir().clone().into(), here: Some(here) }
+        Client { run: self.recorded().clone(), here: Some(here) }
     }
 }
 

@@ -54,14 +54,13 @@ use crate::config::{Config, Diagnostics};
 use crate::event::{Accepted, PlannedTask, RunCreated};
 use crate::id::{Name, RunId};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
 use crate::journal::follow::Follower;
 use crate::journal::line::Position;
 use crate::journal::live::Live;
-use crate::journal::local::next_id;
+use crate::journal::local::LocalArchive;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::Snapshots;
-use crate::journal::source::{Cursor, RunSource};
+use crate::journal::source::{Archive, Cursor, RecordedRun};
 use crate::message::Json;
 use crate::model::Client;
 use crate::person::{Asker, Watcher};
@@ -97,7 +96,7 @@ pub struct Options {
     /// True if a run in which anything was left undone counts as completed only in part.
     pub strict: bool,
     /// The run whose results are reused where a task is made from the same content.
-    pub reuse: Option<RunDir>,
+    pub reuse: Option<RecordedRun>,
     /// Tools in addition to the built-in ones.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Models that the program provides, by their name in the configuration.
@@ -188,7 +187,7 @@ impl From<ractor::SpawnErr> for StartError {
 #[derive(Debug)]
 pub struct Run {
     id: RunId,
-    dir: RunDir,
+    recorded: RecordedRun,
     /// Position in the journal at which this process began to record.
     began: Position,
     /// The followers in this process.
@@ -211,23 +210,23 @@ impl Run {
     /// # Errors
     /// Returns an error if the run cannot be started; nothing was spent then.
     pub async fn start(config: Config, options: Options) -> Result<Self, StartError> {
-        let id = options.run_id.unwrap_or_else(|| next_id(&config.state_dir));
+        let archive = LocalArchive::named(config.state_dir.clone());
+        let id = options.run_id.unwrap_or_else(|| archive.next_id());
         let plan = plan_of(&config, &options)?;
         let parts = services::Prepared::prepare(&config, &options).await?;
-        let dir = RunDir::at(config.state_dir.join(id.to_string()));
+        let run = archive.run(id);
         let mut created = created(&config, &options, &plan, id);
         let reuse = options.reuse.clone();
         let opening = blocking(move || {
             if let Some(from) = &reuse {
-                from.refuse_unsafe()?;
-                let (state, read) = (from as &dyn RunSource).state(|_| {});
+                opening::drivable(&**from)?.refuse_unsafe()?;
+                let (state, read) = from.state(|_| {});
                 read?;
                 created.earlier = state.reusable_results();
             }
-            let opening = Opening::create(&dir, created)?;
-            if let Some(from) = reuse.as_ref().filter(|from| from.results().is_dir()) {
-                fork::share_results(from, &dir)
-                    .map_err(|error| JournalError::cannot("write to", &dir.results(), &error))?;
+            let opening = Opening::create(run, created)?;
+            if let Some(from) = &reuse {
+                opening.owned.take_results(&from.results_place())?;
             }
             Ok::<_, StartError>(opening)
         });
@@ -242,21 +241,21 @@ impl Run {
         parts: services::Prepared,
         opening: Opening,
     ) -> Result<Self, StartError> {
-        let Opening { id, owned, at, tracker, projection, values, answers, mut drafts, lost } =
-            opening;
-        let snapshots = Snapshots::new(owned.dir().clone(), at, tracker.clone(), projection);
-        let (dir, began) = (owned.dir().clone(), at);
+        let Opening { recorded, owned, at, tracker, projection, answers, lost, .. } = opening;
+        let Opening { id, values, mut drafts, .. } = opening;
+        let here = opening::drivable(&*recorded)?;
+        let snapshots = Snapshots::new(here.saved_folds(), at, tracker.clone(), projection);
         // A process that is stopped says so.
         let after_death = tracker.state().phase() == RunPhase::Open;
         let (observer, feed) = transcript_writer::feed();
         let live = Live::default();
         let observers = (snapshots, observer, live.observer());
-        let started = transcript_writer::State::start(owned.clone(), at, observers)?;
+        let started = transcript_writer::State::start(owned, at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         parts.sandbox.add_to(&mut drafts);
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
-        let (state, unfinished) = (tracker.state().clone(), tracker.unfinished(&dir.journal()));
+        let (state, unfinished) = (tracker.state().clone(), tracker.unfinished(&recorded));
 
         let (mut gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         services::close_quotas(&mut gateways, state.quotas());
@@ -264,11 +263,12 @@ impl Run {
         let watcher = deltas.clone();
         let proposed = state.proposed_plans();
         let services =
-            parts.into_services(&config, &options, (id, &owned), journal, proposed, watcher)?;
-        let under_way = UnderWay::new(dir.spool().join("under-way"), after_death);
+            parts.into_services(&config, &options, (id, here), journal, proposed, watcher)?;
+        let under_way = UnderWay::new(here.under_way(), after_death);
         let (lost, under_way) = (Arc::new(lost), Arc::new(under_way));
         let services = Arc::new(Services { lost, under_way, ..services });
-        let settings = machine_settings((id, dir.results()), plan, &config, Flags::from(&options));
+        let settings =
+            machine_settings((id, recorded.results_place()), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some() || options.stays_open;
         let settings = run_machine::Settings { attended, ..settings };
         let for_machine =
@@ -293,7 +293,7 @@ impl Run {
         let written: Vec<_> =
             [&config.root].into_iter().chain(&config.sandbox.writable_roots).cloned().collect();
         let control = match control::Listener::open(
-            dir.path(),
+            here.folder(),
             &written,
             remote.clone(),
             deltas.clone(),
@@ -307,8 +307,8 @@ impl Run {
         let tasks = (supervisor_task, writer_task);
         Ok(Self {
             id,
-            dir,
-            began,
+            recorded,
+            began: at,
             live,
             feed: deltas,
             remote,
@@ -326,10 +326,10 @@ impl Run {
         self.id
     }
 
-    /// Returns the run directory.
+    /// Returns the run as its records tell of it.
     #[must_use]
-    pub fn dir(&self) -> &RunDir {
-        &self.dir
+    pub fn recorded(&self) -> &RecordedRun {
+        &self.recorded
     }
 
     /// Returns the run's supervisor and the handles of its actors, for tests that make actors fail.
@@ -368,7 +368,7 @@ impl Run {
     /// # Errors
     /// Returns an error if the journal cannot be opened.
     pub fn follow(&self) -> Result<Follower, JournalError> {
-        Ok(Follower::new(self.dir.clone())?.listening(&self.live))
+        Ok(Follower::new(self.recorded.clone())?.listening(&self.live))
     }
 
     /// Waits for the end of the run, closes the journal, and returns how the run ended.
@@ -385,8 +385,9 @@ impl Run {
         }
         if let RunEnd::Completed(_) = end {
             // Every result is recorded by now.
-            let store = self.dir.store();
-            let _ = tokio::task::spawn_blocking(move || Spool::of(&store).clear()).await;
+            let recorded = self.recorded;
+            let clear = move || recorded.drivable().map(|run| Spool::of(&run.store()).clear());
+            let _ = tokio::task::spawn_blocking(clear).await;
         }
         end
     }

@@ -5,9 +5,11 @@
 //! journal accepts no more appends. On a full disk an append waits for disk space.
 
 pub mod acknowledged;
+pub mod agent_files;
 pub mod agent_records;
-pub mod copy;
+pub mod cut;
 pub mod disk_space;
+pub mod driving;
 pub mod file;
 pub mod filesystem;
 pub mod follow;
@@ -29,7 +31,6 @@ pub mod stand_in;
 pub mod storage;
 pub mod track;
 pub mod transcript;
-pub mod walk;
 pub mod witness;
 pub mod writer;
 
@@ -263,6 +264,8 @@ impl Deref for JournalHandle {
 
 #[cfg(test)]
 mod simulated;
+#[cfg(test)]
+mod testing;
 
 #[cfg(test)]
 mod tests {

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::mail::SupervisorMsg;
 use crate::disk;
 use crate::event::SharedRecord;
-use crate::journal::file::OwnedRun;
+use crate::journal::driving::OwnedRun;
 use crate::journal::line::Position;
 use crate::journal::live::LiveObserver;
 use crate::journal::snapshot::Snapshots;

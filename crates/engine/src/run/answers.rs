@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::opening::drivable;
 use crate::disk;
 use crate::journal::JournalError;
 use crate::journal::source::RunSource;
@@ -49,7 +50,7 @@ fn proof(run: &dyn RunSource, left: &LeftAnswer, key: &Key) -> io::Result<blake3
 /// Returns the folder of the answers that were left.
 fn folder(run: &dyn RunSource) -> io::Result<PathBuf> {
     let elsewhere = || io::Error::other("the run is on another machine");
-    Ok(run.local().ok_or_else(elsewhere)?.answers())
+    Ok(run.drivable().ok_or_else(elsewhere)?.answers())
 }
 
 /// Refuses a run whose files may not be written: its directory is odd, or on another machine.
@@ -57,10 +58,7 @@ fn folder(run: &dyn RunSource) -> io::Result<PathBuf> {
 /// # Errors
 /// Returns an error that says why.
 pub(crate) fn refuse_unsafe(run: &dyn RunSource) -> Result<(), JournalError> {
-    match run.local() {
-        Some(dir) => dir.refuse_unsafe(),
-        None => Err(JournalError::Io("the run is kept on another machine".to_owned())),
-    }
+    drivable(run)?.refuse_unsafe()
 }
 
 /// Leaves an answer for the next process. Returns the answer that was left before, if there is one:
@@ -187,44 +185,44 @@ fn read(run: &dyn RunSource, path: &Path, key: Option<&Key>) -> io::Result<LeftA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::file::RunDir;
+    use crate::journal::local::run_at;
 
     #[test]
     fn the_first_answer_stays() {
         let folder = tempfile::tempdir().expect("a folder");
-        let dir = RunDir::at(folder.path());
+        let dir = &*run_at(folder.path());
         let left_by = |by: &str, at_ms| {
             let (id, by) = ("abc-2".to_owned(), by.to_owned());
             LeftAnswer { answer: PersonsAnswer { id, allowed: true, text: None, by }, at_ms }
         };
         let root = tempfile::tempdir().expect("a folder");
         let [mine, other] = ["mine", "other"].map(|name| Store::at(root.path().join(name)));
-        assert_eq!(left_for(&dir, "abc-2", &mine), None);
-        assert_eq!(leave(&dir, &left_by("one", 1), &mine).expect("left"), None);
-        assert_eq!(leave(&dir, &left_by("two", 2), &mine).expect("left"), Some(left_by("one", 1)));
-        assert_eq!(left_for(&dir, "abc-2", &mine), Some(left_by("one", 1)));
+        assert_eq!(left_for(dir, "abc-2", &mine), None);
+        assert_eq!(leave(dir, &left_by("one", 1), &mine).expect("left"), None);
+        assert_eq!(leave(dir, &left_by("two", 2), &mine).expect("left"), Some(left_by("one", 1)));
+        assert_eq!(left_for(dir, "abc-2", &mine), Some(left_by("one", 1)));
         // Nobody else has left it, and whoever changes or moves it, leaves none.
-        assert_eq!(left_for(&dir, "abc-2", &other), None);
+        assert_eq!(left_for(dir, "abc-2", &other), None);
         other.make_key().expect("made");
-        assert_eq!(left_for(&dir, "abc-2", &other), None);
-        let path = file(&dir, "abc-2").expect("a path");
+        assert_eq!(left_for(dir, "abc-2", &other), None);
+        let path = file(dir, "abc-2").expect("a path");
         let text = fs::read_to_string(&path).expect("a file");
         fs::write(&path, text.replace("one", "two")).expect("written");
-        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        assert_eq!(left_for(dir, "abc-2", &mine), None);
         let unproven = serde_json::to_string(&left_by("x", 1)).expect("encoded");
         fs::write(&path, unproven).expect("written");
-        assert_eq!(left_for(&dir, "abc-2", &mine), None);
-        let fork = RunDir::at(root.path().join("fork"));
-        fs::create_dir_all(fork.answers()).expect("made");
-        fs::write(file(&fork, "abc-2").expect("a path"), text).expect("written");
-        assert_eq!(left_for(&fork, "abc-2", &mine), None);
+        assert_eq!(left_for(dir, "abc-2", &mine), None);
+        let fork = &*run_at(root.path().join("fork"));
+        fs::create_dir_all(super::folder(fork).expect("a path")).expect("made");
+        fs::write(file(fork, "abc-2").expect("a path"), text).expect("written");
+        assert_eq!(left_for(fork, "abc-2", &mine), None);
         // What is no answer keeps nobody from giving one.
-        assert_eq!(leave(&dir, &left_by("two", 2), &mine).expect("left"), None);
-        assert_eq!(left_for(&dir, "abc-2", &mine), Some(left_by("two", 2)));
+        assert_eq!(leave(dir, &left_by("two", 2), &mine).expect("left"), None);
+        assert_eq!(left_for(dir, "abc-2", &mine), Some(left_by("two", 2)));
         // Nobody waits for it in a run without questions.
-        assert_eq!(take_up(&dir, &RunState::default(), &mine), []);
-        assert_eq!(left_for(&dir, "abc-2", &mine), None);
+        assert_eq!(take_up(dir, &RunState::default(), &mine), []);
+        assert_eq!(left_for(dir, "abc-2", &mine), None);
         let outside = PersonsAnswer { id: "../x".to_owned(), ..left_by("x", 1).answer };
-        assert!(leave(&dir, &LeftAnswer { answer: outside, at_ms: 1 }, &mine).is_err());
+        assert!(leave(dir, &LeftAnswer { answer: outside, at_ms: 1 }, &mine).is_err());
     }
 }

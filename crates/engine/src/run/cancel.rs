@@ -12,7 +12,7 @@ use crate::actor::step::forget_results;
 use crate::actor::supervisor::UnfinishedAgents;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
-use crate::journal::file::OwnedRun;
+use crate::journal::source::RecordedRun;
 use crate::journal::track::Tracker;
 use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
@@ -36,13 +36,14 @@ impl StoppedRun {
             opening.drafts.extend(answers);
             Ok::<_, StartError>(opening)
         });
-        let Opening { owned, at, tracker, projection, drafts, lost, .. } = opening.await?;
+        let Opening { recorded, owned, at, tracker, projection, drafts, lost, .. } =
+            opening.await?;
         let observers: Vec<Box<dyn Observer>> = vec![Box::new(projection)];
         let journal = owned.start_writer(at, observers)?;
         let recorded = match opening::record(&journal, drafts, at, tracker).await {
             Ok(tracker) => {
                 let lost = Arc::new(lost);
-                record(&journal, (&owned, lost), &tracker, target, reason).await
+                record(&journal, (&recorded, lost), &tracker, target, reason).await
             }
             Err(error) => Err(error),
         };
@@ -54,14 +55,14 @@ impl StoppedRun {
 /// Records what the cancellation ends: agents, children before their parents, and tasks.
 async fn record(
     journal: &JournalHandle,
-    (owned, lost): (&OwnedRun, Arc<LostCalls>),
+    (run, lost): (&RecordedRun, Arc<LostCalls>),
     tracker: &Tracker,
     target: &CancelTarget,
     reason: &str,
 ) -> Result<(), StartError> {
-    let (state, unfinished) = (tracker.state(), tracker.unfinished(&owned.dir().journal()));
+    let (state, unfinished) = (tracker.state(), tracker.unfinished(run));
     let idle = agents(state, unfinished, target, reason);
-    let store = Arc::new(owned.dir().store());
+    let store = Arc::new(opening::drivable(&**run)?.store());
     // Who cancels does not want to wait for what the cancelled work comes to.
     let orphan_grace = Duration::ZERO;
     let traces =

@@ -138,7 +138,7 @@ pub(super) fn under_way(
         // Damage before the newest snapshot does not prevent a resume, only this forecast of it.
         return Ok(BTreeMap::new());
     }
-    let Some(store) = run.local().map(|dir| dir.store()) else { return Ok(commands) };
+    let Some(store) = run.drivable().map(|run| run.store()) else { return Ok(commands) };
     for (key, (task, _)) in open {
         let kept = Spool::of(&store).kept_result(&key);
         let kept =

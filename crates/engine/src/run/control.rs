@@ -351,7 +351,7 @@ fn ask_within(run: &dyn RunSource, request: &Request, within: Duration) -> io::R
 /// Connects to the socket of a run, in whichever folder it is.
 fn connect(run: &dyn RunSource) -> io::Result<net::UnixStream> {
     let elsewhere = || io::Error::other("the run is on another machine");
-    let dir = run.local().ok_or_else(elsewhere)?.path();
+    let dir = run.drivable().ok_or_else(elsewhere)?.folder();
     let socket = place::socket_name(dir)?;
     let is_dead = |error: &io::Error| {
         [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind())

@@ -2,20 +2,15 @@
 //! configuration keys.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io;
 
-use super::opening::StoppedRun;
+use super::opening::{StoppedRun, drivable};
 use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
-use crate::disk;
 use crate::event::{Draft, Event, Forked, RunCreated, SharedRecord};
-use crate::journal::file::RunDir;
+use crate::journal::JournalError;
+use crate::journal::cut::{Cut, CutError};
 use crate::journal::line::Position;
-use crate::journal::local::next_id;
-use crate::journal::repair::torn::{Cut, CutError};
-use crate::journal::source::RunSource;
-use crate::journal::{JournalError, copy, results};
+use crate::journal::source::{RecordedRun, RunSource};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;
@@ -45,8 +40,8 @@ pub enum ForkError {
     /// The new run was made and cannot be opened.
     #[error("{error}")]
     Open {
-        /// The directory of the new run.
-        dir: RunDir,
+        /// The new run.
+        run: RecordedRun,
         /// The reason.
         error: CutError,
     },
@@ -60,22 +55,23 @@ pub enum ForkError {
 /// Returns an error if there is no such record, if the run had ended there, or if the configuration
 /// with the changes is wrong.
 pub fn fork(
-    from: &RunDir,
+    from: &dyn RunSource,
     seq: u64,
     overrides: BTreeMap<String, String>,
     sources: Sources,
 ) -> Result<StoppedRun, ForkError> {
-    from.refuse_unsafe()?;
+    let here = drivable(from)?;
+    here.refuse_unsafe()?;
     let (end, mut created, state) = look(from, seq)?;
     let origin = Forked { run: created.run, seq };
-    created.run = next_id(from.path().parent().unwrap_or(from.path()));
+    created.run = here.next_id();
     created.forked = Some(origin);
     created.overrides.extend(overrides);
     // The run may have accepted another configuration since it began: the changes apply to that
     // one.
     let in_force = state.created().unwrap_or(&created);
     let in_force = RunCreated { overrides: created.overrides.clone(), ..in_force.clone() };
-    let config = config::load_text(&in_force.config, &sources.of_run(&in_force, from.path()))?;
+    let config = config::load_text(&in_force.config, &sources.of_run(&in_force, &from.place()))?;
     let tasks = in_force.tasks.iter().map(|task| task.name.to_string()).collect();
     let plan = plan_of(&config, &Options { tasks, ..Options::default() })?;
     if in_force.config_hash == created.config_hash {
@@ -85,42 +81,24 @@ pub fn fork(
     // Checked before the directory is made: a fork that could not continue leaves nothing behind.
     values::of_ended(from, &state, plan.tasks(), config.grows())?;
 
-    let folder = from.path().parent().unwrap_or(from.path());
-    let to = RunDir::at(folder.join(created.run.to_string()));
-    let owned = to.create()?;
-    fill(from, &to, end, Draft::run(created)).inspect_err(|_| {
-        // No other process uses it yet. If it cannot be removed, it counts as a run that never
-        // began.
-        let _ = fs::remove_dir_all(to.path());
-    })?;
-    drop(owned);
-    StoppedRun::open(&to, Cut::Torn).map_err(|error| ForkError::Open { dir: to, error })
-}
-
-/// Copies to a new run what it shares with `from`: stored results, and the journal up to `end`.
-/// `first` becomes its first record.
-fn fill(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
-    if results::has_folder(from)? {
-        let linked = share_results(from, to);
-        linked.map_err(|error| JournalError::cannot("write to", &to.results(), &error))?;
-    }
-    copy::copy(from, to, end, first)
+    let run = from.beside(created.run);
+    here.fork(created.run, end, Draft::run(created))?;
+    StoppedRun::open(run.clone(), Cut::Torn).map_err(|error| ForkError::Open { run, error })
 }
 
 /// Reads where record `seq` ends, how the run was created, and the state of the run there, if it
 /// can be forked there.
-fn look(from: &RunDir, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
+fn look(from: &dyn RunSource, seq: u64) -> Result<(Position, RunCreated, RunState), ForkError> {
     let mut created = None;
-    let end = copy::end_of(from, seq)?;
+    let end = from.end_of(seq)?;
     let each = |record: &SharedRecord| {
         if let (None, Event::RunCreated(first)) = (&created, &record.event) {
             created = Some(first.clone());
         }
     };
-    let run: &dyn RunSource = from;
     let (state, read) = match end {
-        Some(end) => run.fold_to(end.into(), each),
-        None => run.fold(each),
+        Some(end) => from.fold_to(end.into(), each),
+        None => from.fold(each),
     };
     read?;
     match (end, created) {
@@ -171,23 +149,4 @@ pub(super) fn answers(run: &StoppedRun) -> Result<Vec<Draft>, JournalError> {
         }));
     }
     Ok(answers)
-}
-
-/// Links the stored results into the new run. The caller has looked at the old one ([`RunDir::refuse_unsafe`]). They are named by their content and never change, so
-/// the runs can share them.
-pub(super) fn share_results(from: &RunDir, to: &RunDir) -> io::Result<()> {
-    for entry in fs::read_dir(from.results())? {
-        let entry = entry?;
-        // A file whose name is not a hash is still being written.
-        if !entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_hexdigit) {
-            continue;
-        }
-        let new = to.results().join(entry.file_name());
-        // The file is copied where hard links are not possible.
-        if fs::hard_link(entry.path(), &new).is_err() {
-            fs::copy(entry.path(), &new)?;
-            disk::sync(&File::open(&new)?)?;
-        }
-    }
-    disk::sync(&File::open(to.results())?)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Options, Run, StartError, StoppedRun};
 use crate::config::{self, Sources};
 use crate::id::{BadName, Name};
-use crate::journal::file::RunDir;
+use crate::journal::source::RecordedRun;
 use crate::model::Model;
 use crate::person::{Asker, Watcher};
 use crate::tool::Tool;
@@ -135,8 +135,8 @@ impl Launch {
 
     /// Reuses the results of an earlier run for tasks that are made from the same content.
     #[must_use]
-    pub fn reuse(mut self, run: RunDir) -> Self {
-        self.options.reuse = Some(run);
+    pub fn reuse(mut self, run: impl Into<RecordedRun>) -> Self {
+        self.options.reuse = Some(run.into());
         self
     }
 

@@ -1,4 +1,4 @@
-//! Opens a run directory, new or existing, and prepares what the actors of the run start with.
+//! Opens a run, new or existing, and prepares what the actors of the run start with.
 //!
 //! Owns the step from a journal to an `Opening`. After this step, a new run and a resumed run are
 //! treated alike.
@@ -9,15 +9,14 @@ use super::{StartError, answers, values};
 use crate::actor::supervisor::UnfinishedAgents;
 use crate::event::{Accepted, Draft, RunCompleted, RunCreated, RunOpened};
 use crate::id::{Name, RunId};
-use crate::journal::file::{OwnedRun, RunDir};
+use crate::journal::cut::{Cut, CutBack, CutError, Kept, Loss};
+use crate::journal::driving::{Drivable, OwnedRun};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
-use crate::journal::repair::cut_pieces;
-use crate::journal::repair::torn::{self, Cut, CutBack, CutError, Kept, Loss};
 use crate::journal::snapshot::{self, Snapshot};
+use crate::journal::source::{self, RecordedRun, RunSource};
 use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
-use crate::journal::{walk, witness};
 pub(super) use crate::run_machine::reopening::Reopening;
 use crate::run_state::{RetryError, RunState};
 use crate::show::log_line::log_text;
@@ -32,12 +31,12 @@ use crate::turn_machine::lost::LostCalls;
 /// ```no_run
 /// # mod callsheet {
 /// #     pub use callsheet_engine::run::{Launch, StoppedRun};
-/// #     pub use callsheet_journal::journal::{file::RunDir, repair::torn::Cut};
+/// #     pub use callsheet_journal::journal::{cut::Cut, local::run_at};
 /// # }
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use callsheet::{Cut, Launch, RunDir, StoppedRun};
+/// use callsheet::{Cut, Launch, StoppedRun, run_at};
 ///
-/// let stopped = StoppedRun::open(&RunDir::at(".transcripts/RUN"), Cut::Torn)?;
+/// let stopped = StoppedRun::open(run_at(".transcripts/RUN"), Cut::Torn)?;
 /// let run = Launch::file("agents.toml").with_process_environment().resume(stopped).await?;
 /// println!("{:?}", run.wait().await);
 /// # Ok(())
@@ -45,6 +44,7 @@ use crate::turn_machine::lost::LostCalls;
 /// ```
 #[derive(Debug)]
 pub struct StoppedRun {
+    recorded: RecordedRun,
     owned: OwnedRun,
     at: Position,
     tracker: Tracker,
@@ -61,8 +61,8 @@ impl StoppedRun {
     ///
     /// # Errors
     /// Returns an error if another process has the run, or if the journal cannot be used.
-    pub fn open(dir: &RunDir, cut: Cut) -> Result<Self, CutError> {
-        Self::open_watched(dir, cut, |_| {})
+    pub fn open(run: impl Into<RecordedRun>, cut: Cut) -> Result<Self, CutError> {
+        Self::open_watched(run, cut, |_| {})
     }
 
     /// Does the same; `progress` receives the offset in the journal at which it reads.
@@ -70,47 +70,44 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error in the same cases as [`StoppedRun::open`].
     pub fn open_watched(
-        dir: &RunDir,
+        run: impl Into<RecordedRun>,
         cut: Cut,
         mut progress: impl FnMut(u64),
     ) -> Result<Self, CutError> {
-        let owned = dir.own()?;
+        let run = run.into();
+        let here = drivable(&*run)?;
+        let owned = here.own()?;
         let base = match cut {
-            Cut::Torn => snapshot::newest(dir),
+            Cut::Torn => snapshot::newest(&*here.saved_folds()),
             // The place of the cut may lie before the snapshot.
             Cut::From(_) => None,
         };
-        let Some(base) = base else { return Self::whole(owned, cut, progress) };
-        let Snapshot { at: from, tracker, files, .. } = base;
-        match Self::fold(&owned, from, tracker, cut, &mut progress) {
-            Ok((tracker, after)) => Self::new(owned, tracker, after, Some((from, files))),
-            // The snapshot or the journal may be at fault: only a fold of the whole journal tells
-            // which.
-            Err(_) => Self::whole(owned, cut, progress),
+        if let Some(Snapshot { at: from, tracker, files, .. }) = base
+            && let Ok(folded) = Self::fold(&owned, from, tracker, cut, &mut progress)
+        {
+            return Self::new(run, owned, folded, Some((from, files)));
         }
-    }
-
-    /// Folds the journal from its first record on.
-    fn whole(owned: OwnedRun, cut: Cut, progress: impl FnMut(u64)) -> Result<Self, CutError> {
-        let (tracker, after) =
-            Self::fold(&owned, Position::START, Tracker::default(), cut, progress)?;
+        // If a fold from a snapshot failed, the snapshot or the journal may be at fault: only a fold of the whole
+        // journal tells which.
+        let folded = Self::fold(&owned, Position::START, Tracker::default(), cut, progress)?;
         if let Cut::From(_) = cut {
             // Snapshots may hold records that were cut.
-            snapshot::forget(owned.dir());
+            here.saved_folds().forget();
         }
-        Self::new(owned, tracker, after, None)
+        Self::new(run, owned, folded, None)
     }
 
     fn new(
+        recorded: RecordedRun,
         owned: OwnedRun,
-        tracker: Tracker,
-        after: CutBack,
+        (tracker, after): (Tracker, CutBack),
         base: Option<(Position, Files)>,
     ) -> Result<Self, CutError> {
-        let created = walk::created(tracker.state())?;
-        witness::refuse_copy(owned.dir(), created.run)?;
+        let created = source::created(tracker.state())?;
+        owned.refuse_copy(created.run)?;
         let CutBack { at, kept, loss } = after;
-        Ok(Self { owned, at, tracker, base, kept, loss, reopening: Reopening::default() })
+        let reopening = Reopening::default();
+        Ok(Self { recorded, owned, at, tracker, base, kept, loss, reopening })
     }
 
     fn fold(
@@ -120,17 +117,27 @@ impl StoppedRun {
         cut: Cut,
         mut progress: impl FnMut(u64),
     ) -> Result<(Tracker, CutBack), CutError> {
-        let after = torn::cut_back(owned, from, cut, |at, records| {
+        let after = owned.cut_back(from, cut, &mut |at, records| {
             progress(at.offset);
             Ok(tracker.apply(at, records)?)
         })?;
         Ok((tracker, after))
     }
 
-    /// Returns the run directory.
+    /// Returns the run as its records tell of it.
     #[must_use]
-    pub fn dir(&self) -> &RunDir {
-        self.owned.dir()
+    pub fn recorded(&self) -> &RecordedRun {
+        &self.recorded
+    }
+
+    /// Returns what drives the run from here.
+    pub(super) fn here(&self) -> Result<&dyn Drivable, JournalError> {
+        drivable(&*self.recorded)
+    }
+
+    /// Makes the place of stored results again if it is gone and nothing is missing. Blocks.
+    pub(super) fn make_results(&self) -> Result<(), JournalError> {
+        self.owned.make_results()
     }
 
     /// Returns the state of the run so far.
@@ -141,7 +148,7 @@ impl StoppedRun {
 
     /// Returns the agents that have not ended.
     pub(super) fn unfinished(&self) -> UnfinishedAgents {
-        self.tracker.unfinished(&self.dir().journal())
+        self.tracker.unfinished(&self.recorded)
     }
 
     /// Returns how the run was created.
@@ -177,7 +184,8 @@ impl StoppedRun {
     /// # Errors
     /// Returns an error if the journal cannot be read.
     pub fn complete_files(&self) -> Result<(), JournalError> {
-        Projection::resume(self.dir().clone(), log_text).map(drop)
+        let files = self.here()?.agent_files();
+        Projection::resume(self.recorded.clone(), files, log_text).map(drop)
     }
 
     /// Returns the outputs of ended tasks that later tasks read, and stores those that they read as files. With another configuration there
@@ -191,8 +199,8 @@ impl StoppedRun {
             Reopening::Accepting(_) => Ok(Map::new()),
             reopening => {
                 let state = reopening.state_after(self.state())?;
-                values::store_named(&self.dir().store(), &state, tasks)?;
-                values::of_ended(self.dir(), &state, tasks, grows)
+                values::store_named(&self.here()?.store(), &state, tasks)?;
+                values::of_ended(&*self.recorded, &state, tasks, grows)
             }
         }
     }
@@ -237,32 +245,31 @@ impl StoppedRun {
     /// Brings the agents' files up to date, and prepares what the actors start with. Blocks.
     pub(super) fn into_opening(self) -> Result<Opening, JournalError> {
         let (id, forked) = (self.created().run, self.created().forked);
-        let Self { owned, at, tracker, base, kept: _, loss: _, reopening } = self;
+        let Self { recorded, owned, at, tracker, base, kept: _, loss: _, reopening } = self;
         if let Some((from, _)) = &base {
-            look_before(owned.dir(), *from);
+            look_before(&recorded, *from);
         }
+        let (run, files) = (recorded.clone(), drivable(&*recorded)?.agent_files());
         let projection = match base {
-            Some((from, files)) => {
-                Projection::resume_from(owned.dir().clone(), log_text, from, files)?
-            }
-            None => Projection::resume(owned.dir().clone(), log_text)?,
+            Some(base) => Projection::resume_from(run, files, log_text, base)?,
+            None => Projection::resume(run, files, log_text)?,
         };
         let (values, drafts) = (Map::new(), reopening.drafts(tracker.state(), at.epoch));
-        let answers = answers::take_up(owned.dir(), tracker.state(), &Store::of_user());
-        let mut lost = cut_pieces::lost_calls(owned.dir(), id)?;
+        let answers = answers::take_up(&*recorded, tracker.state(), &Store::of_user());
+        let mut lost = owned.lost_calls(id)?;
         if let Some(origin) = forked {
             lost.share_until(origin.seq);
         }
-        Ok(Opening { id, owned, at, tracker, projection, values, answers, drafts, lost })
+        Ok(Opening { id, recorded, owned, at, tracker, projection, values, answers, drafts, lost })
     }
 }
 
 /// Looks in the background for damage before the snapshot from which a run resumes, and warns of it: the
 /// run does not need those records, but whoever reads the journal does.
-fn look_before(dir: &RunDir, snapshot: Position) {
-    let dir = dir.clone();
+fn look_before(run: &RecordedRun, snapshot: Position) {
+    let run = run.clone();
     let look = move || {
-        let read = walk::walk(&dir, Position::START, Some(snapshot), |_, _| Ok(()));
+        let read = run.walk(Position::START, Some(snapshot), |_, _| Ok(()));
         if let Err(error) = read {
             tracing::warn!(
                 %error,
@@ -275,10 +282,20 @@ fn look_before(dir: &RunDir, snapshot: Position) {
     let _ = std::thread::Builder::new().name("journal-check".to_owned()).spawn(look);
 }
 
+/// Returns what drives a run from here.
+///
+/// # Errors
+/// Returns an error for a run that cannot be driven from here.
+pub(super) fn drivable(run: &dyn RunSource) -> Result<&dyn Drivable, JournalError> {
+    let elsewhere = || JournalError::Io("the run is kept on another machine".to_owned());
+    run.drivable().ok_or_else(elsewhere)
+}
+
 /// What the actors of a run start with.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) id: RunId,
+    pub(super) recorded: RecordedRun,
     pub(super) owned: OwnedRun,
     /// Position at which the journal continues.
     pub(super) at: Position,
@@ -297,17 +314,19 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Makes the directory of a new run. Blocks.
-    pub(super) fn create(dir: &RunDir, created: RunCreated) -> Result<Self, JournalError> {
+    /// Makes a new run. Blocks.
+    pub(super) fn create(recorded: RecordedRun, created: RunCreated) -> Result<Self, JournalError> {
         let id = created.run;
-        let owned = dir.create()?;
+        let here = drivable(&*recorded)?;
+        let (owned, files) = (here.create()?, here.agent_files());
         let opened = RunOpened::by_this_process(Position::START.epoch);
         Ok(Self {
             id,
+            projection: Projection::new(recorded.clone(), files, log_text),
+            recorded,
             owned,
             at: Position::START,
             tracker: Tracker::default(),
-            projection: Projection::new(dir.clone(), log_text),
             values: Map::new(),
             answers: Vec::new(),
             drafts: vec![Draft::run(created), Draft::run(opened)],

@@ -6,7 +6,6 @@ use super::{
     Options, Run, StartError, accepted, attempts_are_whole, blocking, fork, recorded_plan, services,
 };
 use crate::config::{self, Config, Diagnostics, Sources};
-use crate::journal::results;
 
 impl StoppedRun {
     /// Loads the configuration that the run recorded, with its inputs, profile and tasks. `sources`
@@ -17,7 +16,7 @@ impl StoppedRun {
     pub fn config(&self, sources: Sources) -> Result<Config, Diagnostics> {
         let created = self.created();
         let mut config = config::load_text(&created.config, &self.sources(sources))?;
-        if let Some(folder) = self.dir().path().parent() {
+        if let Some(folder) = self.recorded().place().parent() {
             config.state_dir = folder.to_owned();
         }
         Ok(config)
@@ -30,7 +29,7 @@ impl StoppedRun {
     /// Returns an error if the plan of `now` has no such tasks, or if a stored output is not what
     /// was recorded.
     pub fn forecast(&self, before: &Config, now: &Config) -> Result<Vec<TaskForecast>, StartError> {
-        resume_forecast::accepting(self.dir(), self.state(), before, now)
+        resume_forecast::accepting(&**self.recorded(), self.state(), before, now)
     }
 
     /// Makes the run resume with `now`. When a task's turn comes, its result is kept, or its
@@ -47,7 +46,7 @@ impl StoppedRun {
     /// Returns the sources with what the run recorded of its own.
     #[must_use]
     pub fn sources(&self, sources: Sources) -> Sources {
-        sources.of_run(self.created(), self.dir().path())
+        sources.of_run(self.created(), &self.recorded().place())
     }
 }
 
@@ -73,9 +72,7 @@ impl Run {
         let (tasks, grows) = (plan.tasks().to_vec(), config.grows());
         let secrets = services::redacted(&config);
         let opening = blocking(move || {
-            if !results::has_folder(stopped.dir())? {
-                stopped.dir().make_results()?;
-            }
+            stopped.make_results()?;
             let mut values = stopped.values(&tasks, grows)?;
             // Results of an earlier version were stored as they came.
             values.values_mut().for_each(|value| {

@@ -26,7 +26,7 @@ use crate::event::PlanExtended;
 use crate::id::{Name, RunId};
 use crate::journal::JournalHandle;
 use crate::journal::disk_space::DiskSpace;
-use crate::journal::file::OwnedRun;
+use crate::journal::driving::Drivable;
 use crate::model::Client;
 use crate::model::anthropic::{Anthropic, CacheFor};
 use crate::model::http::{Endpoint, Key};
@@ -122,25 +122,25 @@ impl Prepared {
         self,
         config: &Config,
         options: &Options,
-        (run, owned): (RunId, &OwnedRun),
+        (run, here): (RunId, &dyn Drivable),
         journal: JournalHandle,
         proposed: &[PlanExtended],
         watcher: Arc<dyn Watcher>,
     ) -> Result<Services, StartError> {
         let limits = super::settings::Flags::from(options).limits(config);
-        let dir = owned.dir();
-        let results = dir.results();
+        let store = here.store();
+        let results = store.results_dir().to_owned();
         // Agents may read the full outputs that previews name.
         let workspace = self.workspace.with_read_only_root(&results);
         let workspace = workspace.map_err(|source| opening(&results, source))?;
         let secrets = redacted(config);
         let disk = journal.clone();
         let report_full = move || disk.report_full();
-        let store = dir.store().waiting_while(report_full).redacting(secrets.clone());
+        let store = store.waiting_while(report_full).redacting(secrets.clone());
         let wrapper =
             wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
         let (root, store) = (workspace.root_path().to_owned(), Arc::new(store));
-        let watch = Watch::new(root, dir.path().to_owned(), store.clone(), secrets.clone());
+        let watch = Watch::new(root, here.folder().to_owned(), store.clone(), secrets.clone());
         let surroundings = Surroundings {
             workspace: Arc::new(workspace),
             watch: Arc::new(watch),
@@ -151,7 +151,7 @@ impl Prepared {
         Ok(Services {
             run,
             surroundings: Arc::new(surroundings),
-            under_way: Arc::new(UnderWay::new(dir.spool().join("under-way"), false)),
+            under_way: Arc::new(UnderWay::new(here.under_way(), false)),
             span: spans::run(run, &config.name),
             workflow: config.name.clone(),
             inputs: config.inputs.clone(),
@@ -168,7 +168,7 @@ impl Prepared {
             planner: Some(Arc::new(Planner::new(config, run, proposed))),
             journal,
             disk_space: watch::Sender::new(DiskSpace::Enough),
-            transcripts: dir.agents(),
+            transcripts: here.agent_files().folder().to_owned(),
             asker: options.asker.clone(),
             watcher,
             addresses: Addresses::new(self.gateways.into_iter().map(|gateway| gateway.provider)),

@@ -31,10 +31,10 @@ use super::{Run, RunEnd, StoppedRun, answers};
 use crate::event::{Event, PauseCause, SharedRecord};
 use crate::id::{AgentId, CallKey};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
+use crate::journal::cut::{Cut, CutError};
+use crate::journal::local::run_at;
 use crate::journal::projection::Projection;
-use crate::journal::reader::Reader;
-use crate::journal::repair::torn::{Cut, CutError};
+use crate::journal::source::{Cursor, RecordedRun, RunSource};
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::turn::{Effect, ToolStatus};
@@ -100,12 +100,12 @@ fn play(seed: u64, most_deaths: u32) -> Played {
     let (root, world) = (root(), World::new(seed));
     let mut fates = Rng::with_seed(seed ^ 0x5eed);
     let (mut deaths, mut waits, mut acknowledged) = (0_u32, 0_u32, Vec::new());
-    let dir = RunDir::at(world.config(root.path()).state_dir.join(world.run().to_string()));
+    let run = run_at(world.config(root.path()).state_dir.join(world.run().to_string()));
     loop {
         fastrand::seed(seed.wrapping_mul(1_000).wrapping_add(u64::from(deaths + waits)));
         let may_die = deaths < most_deaths;
         let fate = if may_die { Fate::random(&mut fates) } else { Fate::default() };
-        let (end, known) = life(&world, &dir, root.path(), &fate);
+        let (end, known) = life(&world, &run, root.path(), &fate);
         acknowledged.extend(known);
         match end {
             None => deaths += 1,
@@ -113,41 +113,42 @@ fn play(seed: u64, most_deaths: u32) -> Played {
             Some(RunEnd::Paused(paused)) => {
                 assert_eq!(paused.cause, PauseCause::Person, "{paused:?}");
                 waits += 1;
-                answer(&world, &dir);
+                answer(&world, &*run);
             }
             Some(other) => panic!("{other:?}"),
         }
     }
-    let records = records(&dir);
-    let left = agents_files(&dir);
-    Projection::rebuild(&dir, crate::show::log_line::log_text, |_| ()).expect("made again");
-    assert!(left == agents_files(&dir), "transcripts and logs are not those of the journal");
+    let records = records(&*run);
+    let files = run.drivable().expect("it is here").agent_files();
+    let left = contents(files.folder());
+    Projection::rebuild(&run, &files, crate::show::log_line::log_text, |_| ()).expect("made again");
+    assert!(left == contents(files.folder()), "transcripts and logs are not those of the journal");
     let mut met = met(&records);
     if waits > 0 {
         met.insert("a wait for a person");
     }
-    if dir.snapshots().read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if run.saved().is_some() {
         met.insert("a snapshot");
     }
     Played { records, ledger: world.ledger(), acknowledged, deaths, met }
 }
 
-/// Returns the transcripts and logs, by name.
-fn agents_files(dir: &RunDir) -> BTreeMap<OsString, Vec<u8>> {
-    let entries = dir.agents().read_dir().expect("a folder").map(|entry| entry.expect("an entry"));
+/// Returns the files of a folder, by name.
+fn contents(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let entries = folder.read_dir().expect("a folder").map(|entry| entry.expect("an entry"));
     let read = |entry: DirEntry| (entry.file_name(), std::fs::read(entry.path()).expect("a file"));
     entries.map(read).collect()
 }
 
 /// Answers questions of a run that waits for nothing else: at least one, and not always all.
-fn answer(world: &World, dir: &RunDir) {
+fn answer(world: &World, run: &dyn RunSource) {
     let mut state = RunState::default();
-    records(dir).iter().for_each(|record| state.apply(record).expect("legal"));
+    records(run).iter().for_each(|record| state.apply(record).expect("legal"));
     let open = state.questions().open();
     assert!(!open.is_empty(), "it waits for nobody");
     let most = fastrand::usize(1..=open.len());
     for question in &open[..most] {
-        let before = answers::leave(dir, &world.answer(question), &Store::of_user()).expect("left");
+        let before = answers::leave(run, &world.answer(question), &Store::of_user()).expect("left");
         assert_eq!(before, None, "the answer was not taken up");
     }
 }
@@ -178,7 +179,7 @@ fn met(records: &[SharedRecord]) -> BTreeSet<&'static str> {
 /// were acknowledged to it.
 fn life(
     world: &Arc<World>,
-    dir: &RunDir,
+    run: &RecordedRun,
     root: &Path,
     fate: &Fate,
 ) -> (Option<RunEnd>, Vec<SharedRecord>) {
@@ -195,10 +196,10 @@ fn life(
             biased;
             () = disk.died() => None,
             () = tokio::time::sleep(fate.after.unwrap_or(LONGEST)) => {
-                assert!(fate.after.is_some(), "neither ends nor goes on\n{}", told(&records(dir)));
+                assert!(fate.after.is_some(), "neither ends nor goes on\n{}", told(&records(&**run)));
                 None
             }
-            end = live(world, dir, root) => Some(end),
+            end = live(world, run, root) => Some(end),
         }
     });
     drop(runtime);
@@ -208,8 +209,8 @@ fn life(
 }
 
 /// Begins the run or resumes it, and drives it to its end.
-async fn live(world: &Arc<World>, dir: &RunDir, root: &Path) -> RunEnd {
-    let started = match StoppedRun::open(dir, Cut::Torn) {
+async fn live(world: &Arc<World>, run: &RecordedRun, root: &Path) -> RunEnd {
+    let started = match StoppedRun::open(run.clone(), Cut::Torn) {
         Ok(stopped) => {
             let config = stopped.config(world.sources(root));
             let config = config.unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -217,7 +218,7 @@ async fn live(world: &Arc<World>, dir: &RunDir, root: &Path) -> RunEnd {
         }
         Err(CutError::Journal(JournalError::NeverBegan | JournalError::Io(_))) => {
             // Its directory is there, and its first record is not.
-            let _ = std::fs::remove_dir_all(dir.path());
+            let _ = std::fs::remove_dir_all(run.place());
             Run::start(world.config(root), world.options()).await
         }
         Err(error) => panic!("{error:?}"),
@@ -234,10 +235,10 @@ fn told(records: &[SharedRecord]) -> String {
     records.iter().map(line).collect()
 }
 
-fn records(dir: &RunDir) -> Vec<SharedRecord> {
-    let mut reader = Reader::open(&dir.journal()).expect("a journal");
+fn records(run: &dyn RunSource) -> Vec<SharedRecord> {
+    let mut batches = run.batches(Cursor::START).expect("a journal");
     let mut records = Vec::new();
-    while let Some(batch) = reader.next_batch().expect("a sound journal") {
+    while let Some(batch) = batches.next_batch().expect("a sound journal") {
         records.extend(batch);
     }
     records

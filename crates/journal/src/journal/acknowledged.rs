@@ -172,15 +172,12 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::journal::file::RunDir;
     use crate::journal::samples::turn;
+    use crate::journal::testing::NewRun;
 
     #[tokio::test]
     async fn the_file_names_the_last_record() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path().join("run"));
-        let owned = dir.create().unwrap();
-        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let (dir, _owned, journal) = NewRun::written(Vec::new());
         let known = || last(dir.path()).map(|known| known.seq);
         assert_eq!(known(), None);
         for seq in 1..=3 {
@@ -204,8 +201,7 @@ mod tests {
         assert!(last(dir.path()).unwrap().is_in(&dir.journal()).unwrap());
         // Any other journal has another checksum there, or ends before.
         let written = fs::read(dir.journal()).unwrap();
-        let other = RunDir::at(root.path().join("other"));
-        let journal = other.create().unwrap().start_writer(Position::START, Vec::new()).unwrap();
+        let (other, _owned, journal) = NewRun::written(Vec::new());
         for _ in 0..3 {
             journal.append(vec![turn("b", 1)]).await.unwrap();
         }

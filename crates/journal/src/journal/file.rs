@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk;
 use crate::id::AgentId;
+use crate::journal::agent_files::AgentFiles;
 use crate::journal::line::Position;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
@@ -62,16 +63,22 @@ impl RunDir {
         self.path.join("agents")
     }
 
+    /// Returns the transcripts and logs of the agents.
+    #[must_use]
+    pub fn agent_files(&self) -> AgentFiles {
+        AgentFiles::at(self.agents())
+    }
+
     /// Returns the path of one agent's transcript.
     #[must_use]
     pub fn transcript(&self, agent: &AgentId) -> PathBuf {
-        self.agents().join(format!("{}.jsonl", agent.file_stem()))
+        self.agent_files().transcript(agent)
     }
 
     /// Returns the path of one agent's log.
     #[must_use]
     pub fn log(&self, agent: &AgentId) -> PathBuf {
-        self.agents().join(format!("{}.log", agent.file_stem()))
+        self.agent_files().log(agent)
     }
 
     /// Returns the folder of the stored results, whose names are their hashes.
@@ -143,7 +150,7 @@ impl RunDir {
     /// # Errors
     /// Returns an error if the directory exists, cannot be made, or would lie on a network file
     /// system.
-    pub fn create(&self) -> Result<OwnedRun, JournalError> {
+    pub fn create(&self) -> Result<LockedDir, JournalError> {
         filesystem::check(&self.path)?;
         self.make().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => JournalError::Exists(self.path.clone()),
@@ -186,7 +193,7 @@ impl RunDir {
     /// # Errors
     /// Returns [`JournalError::Locked`] if another process holds the lock, and
     /// [`JournalError::NotLocal`] if the file system makes the lock unreliable.
-    pub fn own(&self) -> Result<OwnedRun, JournalError> {
+    pub fn own(&self) -> Result<LockedDir, JournalError> {
         filesystem::check(&self.path)?;
         self.lock()
     }
@@ -224,7 +231,7 @@ impl RunDir {
 
     /// Locks the directory, which cannot be removed while it holds a journal, and then the lock file: it
     /// names the holder, and older versions lock nothing else.
-    fn lock(&self) -> Result<OwnedRun, JournalError> {
+    fn lock(&self) -> Result<LockedDir, JournalError> {
         let path = self.lock_file();
         let io = |error: io::Error| JournalError::cannot("lock", &path, &error);
         // Files are opened close-on-exec, so that no tool process inherits the lock.
@@ -239,7 +246,7 @@ impl RunDir {
         let holder = serde_json::to_string(&Holder::this()).expect("plain data encodes");
         let emptied = file.set_len(0);
         emptied.and_then(|()| disk::write_all(&mut file, holder.as_bytes())).map_err(io)?;
-        Ok(OwnedRun { dir: self.clone(), lock: Arc::new((folder, file)) })
+        Ok(LockedDir { dir: self.clone(), lock: Arc::new((folder, file)) })
     }
 }
 
@@ -364,15 +371,15 @@ impl Holder {
 /// The locked directory and the locked file in it.
 type Lock = (File, File);
 
-/// The right to write to a run. Its lock is held until the last clone is dropped; a writer holds a
+/// The right to write to the run of a directory. Its lock is held until the last clone is dropped; a writer holds a
 /// clone of its own.
 #[derive(Clone, Debug)]
-pub struct OwnedRun {
+pub struct LockedDir {
     dir: RunDir,
     lock: Arc<Lock>,
 }
 
-impl OwnedRun {
+impl LockedDir {
     /// Returns the run directory.
     #[must_use]
     pub fn dir(&self) -> &RunDir {

@@ -171,18 +171,14 @@ mod tests {
 
     use super::*;
     use crate::event::{Draft, RunPaused};
-    use crate::journal::file::RunDir;
-    use crate::journal::line::Position;
     use crate::journal::samples::turn;
+    use crate::journal::testing::NewRun;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_follower_sees_everything_that_a_writer_writes() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path().join("run"));
-        let owned = dir.create().unwrap();
-        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let (dir, owned, journal) = NewRun::written(Vec::new());
         let followed = tokio::spawn({
-            let mut follower = Follower::new(dir.clone()).unwrap();
+            let mut follower = Follower::new(&*dir).unwrap();
             async move {
                 let mut seen = Vec::new();
                 while let Some(record) = follower.next().await.unwrap() {
@@ -217,10 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_whose_owner_died_ends_and_a_torn_end_is_not_shown() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path().join("run"));
-        let owned = dir.create().unwrap();
-        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        let (dir, owned, journal) = NewRun::written(Vec::new());
         let made = journal.append(vec![turn("a", 1)]).await.unwrap();
         journal.close().await;
         drop(owned);
@@ -228,7 +221,7 @@ mod tests {
         let half = bytes[..bytes.len() / 2].to_vec();
         bytes.extend_from_slice(&half);
         std::fs::write(dir.journal(), bytes).unwrap();
-        let mut follower = Follower::new(dir).unwrap();
+        let mut follower = Follower::new(&*dir).unwrap();
         assert_eq!(follower.next().await, Ok(Some(Arc::clone(&made[0]))));
         assert_eq!(follower.next().await, Ok(None));
         assert_eq!(follower.next().await, Ok(None));

@@ -7,17 +7,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::event::SharedRecord;
-use crate::id::AgentId;
+use crate::id::{AgentId, RunId};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
+use crate::journal::driving::Drivable;
 use crate::journal::line::Position;
 use crate::journal::refusal::{Objection, Refusal};
-use crate::journal::source::{Batches, Cursor, Label, RunSource};
+use crate::journal::source::{
+    AgentBatches, BatchPlace, Batches, Cursor, Label, RecordedRun, RunSource,
+};
 use crate::run_state::RunState;
 use crate::store::{Checked, StoreError, StoredResults};
 
-/// A run in memory.
-#[derive(Debug, Default)]
+/// A run in memory. Clones share it.
+#[derive(Clone, Debug, Default)]
 pub struct HeldRun {
     name: String,
     held: Arc<Mutex<Held>>,
@@ -73,6 +75,12 @@ fn at(seq: u64) -> Cursor {
     Cursor(Position { seq, ..Position::START })
 }
 
+impl From<HeldRun> for RecordedRun {
+    fn from(run: HeldRun) -> Self {
+        Arc::new(run)
+    }
+}
+
 impl StoredResults for HeldRun {
     fn open(&self, hash: &str) -> Result<Checked, StoreError> {
         let path = self.place().join(hash);
@@ -115,6 +123,19 @@ impl RunSource for HeldRun {
         Ok(Box::new(HeldBatches { held: Arc::clone(&self.held), next: from.next_seq() }))
     }
 
+    fn batches_at<'a>(
+        &self,
+        agent: &'a AgentId,
+        places: &'a [BatchPlace],
+    ) -> Result<AgentBatches<'a>, JournalError> {
+        let mut batches = HeldBatches { held: Arc::clone(&self.held), next: 1 };
+        Ok(Box::new(places.iter().map(move |(_, first)| {
+            batches.next = *first;
+            let read = batches.next_of(&|label| label.agent == Some(agent.as_str()));
+            read.map(Option::unwrap_or_default)
+        })))
+    }
+
     fn without_record(&self) -> JournalError {
         JournalError::NeverBegan
     }
@@ -135,7 +156,11 @@ impl RunSource for HeldRun {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    fn local(&self) -> Option<&RunDir> {
+    fn beside(&self, id: RunId) -> RecordedRun {
+        Arc::new(Self::new(id.to_string()))
+    }
+
+    fn drivable(&self) -> Option<&dyn Drivable> {
         None
     }
 }

@@ -142,14 +142,14 @@ impl Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::file::RunDir;
     use crate::journal::reader::Reader;
     use crate::journal::samples::turn;
+    use crate::journal::testing::NewRun;
 
     /// Takes what is there in both ways until the queue has nothing more.
     fn take_all(
         listener: &Listener,
-        (dir, reader): (&RunDir, &mut Reader),
+        (dir, reader): (&NewRun, &mut Reader),
         seen: &mut Vec<SharedRecord>,
     ) -> [usize; 2] {
         let mut ways = [0, 0];
@@ -172,11 +172,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_follower_gets_each_record_once_however_slow_it_is() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path().join("run"));
-        let owned = dir.create().unwrap();
         let live = Live::default();
-        let journal = owned.start_writer(Position::START, vec![Box::new(live.observer())]).unwrap();
+        let (dir, _owned, journal) = NewRun::written(vec![Box::new(live.observer())]);
         let agent = "a".repeat(60_000);
         let mut made = journal.append(vec![turn("early", 1)]).await.unwrap();
         let mut reader = Reader::open(&dir.journal()).unwrap();

@@ -1,22 +1,29 @@
 //! Runs in folders of this machine, behind the port through which runs are read.
 //!
-//! Owns which folders of a folder are runs. Never writes, and needs no lock.
+//! Owns which folders of a folder are runs, and the error for a journal without a record. Never writes, and needs no
+//! lock: `local/driven.rs` does.
+
+mod batches;
+mod copy;
+mod driven;
+mod shelf;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use self::batches::LocalBatches;
 use crate::disk;
-use crate::event::SharedRecord;
 use crate::id::{AgentId, RunId};
+use crate::journal::driving::Drivable;
 use crate::journal::file::RunDir;
-use crate::journal::line::{Line, Position};
+use crate::journal::line::Position;
 use crate::journal::reader::Reader;
-use crate::journal::refusal::{Objection, Refusal, Why};
-use crate::journal::source::{Archive, Batches, Cursor, Label, RecordedRun, RunSource};
-use crate::journal::{JournalError, snapshot, walk, witness};
+use crate::journal::source::{
+    AgentBatches, Archive, BatchPlace, Batches, Cursor, RecordedRun, RunSource,
+};
+use crate::journal::{JournalError, snapshot, witness};
 use crate::run_state::RunState;
 use crate::store::{Checked, StoreError, StoredResults};
 
@@ -57,8 +64,7 @@ impl LocalArchive {
 
 /// Returns the id of a new run in this folder. It sorts behind all that are there, so that the newest run is the one
 /// that began last, also if the clock went back.
-#[must_use]
-pub fn next_id(folder: &Path) -> RunId {
+fn next_id(folder: &Path) -> RunId {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| RunId::parse(&entry.file_name().to_string_lossy()));
     let newest = ids.filter(|id| id.has_time()).max();
@@ -80,7 +86,11 @@ impl Archive for LocalArchive {
     }
 
     fn run(&self, id: RunId) -> RecordedRun {
-        RunDir::at(self.folder.join(id.to_string())).into()
+        run_at(self.folder.join(id.to_string()))
+    }
+
+    fn next_id(&self) -> RunId {
+        next_id(&self.folder)
     }
 }
 
@@ -93,6 +103,12 @@ pub fn run_at(folder: impl Into<PathBuf>) -> RecordedRun {
 impl From<RunDir> for RecordedRun {
     fn from(dir: RunDir) -> Self {
         Arc::new(dir)
+    }
+}
+
+impl From<&RunDir> for RecordedRun {
+    fn from(dir: &RunDir) -> Self {
+        Arc::new(dir.clone())
     }
 }
 
@@ -129,16 +145,23 @@ impl RunSource for RunDir {
     }
 
     fn batches(&self, from: Cursor) -> Result<Box<dyn Batches>, JournalError> {
-        let reader = walk::open(self, from.0)?;
-        Ok(Box::new(LocalBatches { reader, before: from.0, looked_at: None }))
+        Ok(Box::new(LocalBatches::of(open(self, from.0)?)))
+    }
+
+    fn batches_at<'a>(
+        &self,
+        agent: &'a AgentId,
+        places: &'a [BatchPlace],
+    ) -> Result<AgentBatches<'a>, JournalError> {
+        batches::of_agent(&self.journal(), agent, places)
     }
 
     fn without_record(&self) -> JournalError {
-        walk::without_record(self)
+        without_record(self)
     }
 
     fn saved(&self) -> Option<(Cursor, RunState)> {
-        let saved = snapshot::newest(self)?;
+        let saved = snapshot::newest(&*self.saved_folds())?;
         Some((Cursor(saved.at), saved.tracker.into_state()))
     }
 
@@ -154,51 +177,78 @@ impl RunSource for RunDir {
         Ok(Box::new(BufReader::new(disk::open(&Self::transcript(self, agent))?)))
     }
 
-    fn local(&self) -> Option<&RunDir> {
+    fn beside(&self, id: RunId) -> RecordedRun {
+        let above = self.path().parent().unwrap_or(self.path());
+        run_at(above.join(id.to_string()))
+    }
+
+    fn drivable(&self) -> Option<&dyn Drivable> {
         Some(self)
     }
 }
 
-/// The batches of a journal file.
-#[derive(Debug)]
-struct LocalBatches {
-    reader: Reader,
-    /// The place at which the last batch begins.
-    before: Position,
-    /// Size and modification time of the file when the last read found no whole batch.
-    looked_at: Option<(u64, SystemTime)>,
+/// Opens the journal of a run at the end of a batch that was read before.
+fn open(dir: &RunDir, at: Position) -> Result<Reader, JournalError> {
+    if is_missing(dir) {
+        let told = without_record(dir);
+        // A run that is just being created may have made its journal in the meantime.
+        if is_missing(dir) {
+            return Err(told);
+        }
+    }
+    Reader::open_at(&dir.journal(), at)
 }
 
-impl Batches for LocalBatches {
-    fn next_of(
-        &mut self,
-        wanted: &dyn Fn(Label<'_>) -> bool,
-    ) -> Result<Option<Vec<SharedRecord>>, JournalError> {
-        let io = JournalError::read;
-        let file = self.reader.file().metadata().map_err(io)?;
-        let looks = (file.len(), file.modified().map_err(io)?);
-        let at = self.reader.position();
-        if file.len() == at.offset || self.looked_at == Some(looks) {
-            return Ok(None);
-        }
-        if file.len() < at.offset {
-            return Err(Refusal::at(at, Why::Gone).into());
-        }
-        let wanted =
-            |line: &Line<'_>| wanted(Label { kind: &line.kind, agent: line.agent.as_deref() });
-        let batch = self.reader.next_batch_of(wanted)?;
-        match &batch {
-            Some(_) => (self.before, self.looked_at) = (at, None),
-            None => self.looked_at = Some(looks),
-        }
-        Ok(batch)
-    }
+fn is_missing(dir: &RunDir) -> bool {
+    fs::metadata(dir.journal()).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
 
-    fn cursor(&self) -> Cursor {
-        Cursor(self.reader.position())
+/// Decides if a journal without a record was lost or never began.
+fn without_record(dir: &RunDir) -> JournalError {
+    // These folders are created empty, and filled only after the first record.
+    let mut folders = vec![dir.agents(), dir.spool(), dir.snapshots()];
+    if !dir.journal().exists() {
+        // A fork has the results of its origin before it has a record, but then its journal file
+        // exists.
+        folders.push(dir.results());
     }
+    let is_filled =
+        |folder: &PathBuf| fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
+    match folders.into_iter().find(is_filled) {
+        Some(folder) => JournalError::Lost { folder },
+        None => JournalError::NeverBegan,
+    }
+}
 
-    fn objected(&mut self, objection: Objection) -> JournalError {
-        self.reader.objected(self.before, objection)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::SharedRecord;
+    use crate::journal::refusal::Objection;
+    use crate::journal::samples::turn;
+
+    #[tokio::test]
+    async fn a_run_that_begins_while_it_is_looked_at_was_not_lost() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(root.path().join("run"));
+        let owned = dir.create().unwrap();
+        let run: &dyn RunSource = &dir;
+        let mut batches = run.batches(Cursor::START).unwrap();
+        assert_eq!(run.first(), Err(JournalError::NeverBegan));
+        assert_eq!(batches.next_batch(), Ok(None));
+        // Both come before the folders are looked at.
+        let journal = owned.start_writer(Position::START, Vec::new()).unwrap();
+        journal.append(vec![turn("one", 1)]).await.unwrap();
+        journal.close().await;
+        fs::write(dir.agents().join("one.jsonl"), "x").unwrap();
+        let mut seen = 0;
+        let each = |_: Position, records: &[SharedRecord]| -> Result<(), Objection> {
+            seen += records.len();
+            Ok(())
+        };
+        assert_eq!(run.fold_next(&mut *batches, each), Ok(true));
+        assert_eq!(seen, 1);
+        fs::write(dir.journal(), "").unwrap();
+        assert_eq!(run.first(), Err(JournalError::Lost { folder: dir.agents() }));
     }
 }

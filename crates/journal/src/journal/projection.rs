@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use crate::disk;
 use crate::event::{Event, Record, SharedRecord};
 use crate::id::AgentId;
-use crate::journal::Observer;
-use crate::journal::file::RunDir;
-use crate::journal::results;
+use crate::journal::agent_files::AgentFiles;
+use crate::journal::source::{RecordedRun, RunSource};
 use crate::journal::transcript::Transcript;
+use crate::journal::{Observer, results};
 
 /// Number of agents whose two files stay open. These 400 files leave more than half of the usual
 /// limit of 1024 open files per process for connections and tools.
@@ -37,7 +37,9 @@ pub type LogText = fn(&Record) -> String;
 /// Writes `agents/<agent>.jsonl` and `agents/<agent>.log`.
 #[derive(Debug)]
 pub struct Projection {
-    dir: RunDir,
+    /// The run of the records, for the texts that it stores.
+    run: RecordedRun,
+    paths: AgentFiles,
     log_text: LogText,
     agents: HashMap<AgentId, View>,
     /// The agents with something to write, in the order of their records.
@@ -95,9 +97,10 @@ struct Pair {
 impl Projection {
     /// Makes the projection of a new run, which has no records.
     #[must_use]
-    pub fn new(dir: RunDir, log_text: LogText) -> Self {
+    pub fn new(run: impl Into<RecordedRun>, paths: AgentFiles, log_text: LogText) -> Self {
         Self {
-            dir,
+            run: run.into(),
+            paths,
             log_text,
             agents: HashMap::new(),
             touched: Vec::new(),
@@ -113,7 +116,7 @@ impl Projection {
     pub fn files(&mut self) -> Files {
         let open = self.agents.iter().map(|(id, view)| {
             let transcript = view.transcript.clone();
-            (id.clone(), OpenFiles { transcript, lengths: view.lengths(&self.dir, id) })
+            (id.clone(), OpenFiles { transcript, lengths: view.lengths(&self.paths, id) })
         });
         Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
     }
@@ -131,7 +134,7 @@ impl Projection {
     fn flush(&mut self, agent: &AgentId) {
         let Some(view) = self.agents.get_mut(agent) else { return };
         if !view.stale
-            && let Err(error) = view.write(&self.dir, agent, &mut self.open)
+            && let Err(error) = view.write(&self.paths, agent, &mut self.open)
         {
             if disk::is_full(&error) {
                 // Little more comes while the run waits for room.
@@ -145,7 +148,7 @@ impl Projection {
         view.log.clear();
         if view.ended {
             self.open -= usize::from(view.files.is_some());
-            self.ended.insert(agent.clone(), view.lengths(&self.dir, agent));
+            self.ended.insert(agent.clone(), view.lengths(&self.paths, agent));
             self.agents.remove(agent);
         }
     }
@@ -153,8 +156,8 @@ impl Projection {
 
 /// Returns a record with its stored texts. Where they are lost, the transcript has what the record
 /// still holds.
-fn whole<'a>(dir: &RunDir, record: &'a SharedRecord) -> Cow<'a, SharedRecord> {
-    results::whole(&dir.results(), record).unwrap_or_else(|error| {
+fn whole<'a>(run: &dyn RunSource, record: &'a SharedRecord) -> Cow<'a, SharedRecord> {
+    results::whole(run, record).unwrap_or_else(|error| {
         tracing::warn!(seq = record.seq, %error, "a transcript lacks a part of a prompt");
         Cow::Borrowed(record)
     })
@@ -169,7 +172,7 @@ impl Observer for Projection {
         }
         self.touch(agent);
         let Some(view) = self.agents.get_mut(agent) else { return };
-        view.transcript.fold(&whole(&self.dir, record), &mut view.messages);
+        view.transcript.fold(&whole(&*self.run, record), &mut view.messages);
         view.log.extend_from_slice((self.log_text)(record).as_bytes());
         view.ended = matches!(record.event, Event::AgentEnded(_));
     }
@@ -194,7 +197,7 @@ impl Observer for Projection {
 
 impl View {
     /// Returns the lengths of the files if they hold everything that the journal gives.
-    fn lengths(&self, dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+    fn lengths(&self, paths: &AgentFiles, agent: &AgentId) -> Option<Lengths> {
         if self.stale || !self.log.is_empty() || !self.messages.is_empty() {
             return None;
         }
@@ -202,22 +205,22 @@ impl View {
             Some(Pair { transcript, log }) => {
                 Some([transcript.metadata().ok()?.len(), log.metadata().ok()?.len()])
             }
-            None => lengths_of(dir, agent),
+            None => lengths_of(paths, agent),
         }
     }
 
     /// Appends the new lines. When [`OPEN_AGENTS`] agents have open files, another agent opens and
     /// closes its files at each write. Closing another agent's files instead would be worse: with a
     /// few too many busy agents, every agent would open its files at each write.
-    fn write(&mut self, dir: &RunDir, agent: &AgentId, open: &mut usize) -> io::Result<()> {
+    fn write(&mut self, paths: &AgentFiles, agent: &AgentId, open: &mut usize) -> io::Result<()> {
         if self.log.is_empty() && self.messages.is_empty() {
             return Ok(());
         }
         let mut pair = match self.files.take() {
             Some(pair) => pair,
             None => {
-                let transcript = append_to(&dir.transcript(agent))?;
-                let pair = Pair { transcript, log: append_to(&dir.log(agent))? };
+                let transcript = append_to(&paths.transcript(agent))?;
+                let pair = Pair { transcript, log: append_to(&paths.log(agent))? };
                 *open += 1;
                 pair
             }
@@ -234,9 +237,9 @@ impl View {
 }
 
 /// Reads the lengths of an agent's files from the disk.
-fn lengths_of(dir: &RunDir, agent: &AgentId) -> Option<Lengths> {
+fn lengths_of(paths: &AgentFiles, agent: &AgentId) -> Option<Lengths> {
     let length = |path| fs::metadata(path).ok().map(|found| found.len());
-    Some([length(dir.transcript(agent))?, length(dir.log(agent))?])
+    Some([length(paths.transcript(agent))?, length(paths.log(agent))?])
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
@@ -264,16 +267,22 @@ mod tests {
 
     use super::*;
     use crate::event::Draft;
+    use crate::journal::held::HeldRun;
     use crate::journal::samples::log_text;
     use crate::journal::samples::{finished, intended, responded, spawned};
     use crate::journal::samples::{record, turn};
-    use crate::turn::{AgentEnded, Outcome, ToolStatus};
+    use crate::output::{Output, Stored, Text};
+    use crate::turn::{AgentEnded, Outcome, Program, ToolStatus};
 
-    fn run() -> (tempfile::TempDir, RunDir) {
+    fn folder() -> (tempfile::TempDir, AgentFiles) {
         let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path());
-        fs::create_dir(dir.agents()).unwrap();
-        (root, dir)
+        let files = AgentFiles::at(root.path());
+        (root, files)
+    }
+
+    /// Makes the projection of a run in memory.
+    fn projected(files: &AgentFiles) -> Projection {
+        Projection::new(HeldRun::new("run"), files.clone(), log_text)
     }
 
     fn give(projection: &mut Projection, drafts: Vec<Draft>) {
@@ -284,8 +293,8 @@ mod tests {
         projection.catch_up();
     }
 
-    fn lines_of(dir: &RunDir, agent: &str) -> usize {
-        lines(dir.log(&AgentId::from_text(agent)))
+    fn lines_of(files: &AgentFiles, agent: &str) -> usize {
+        lines(files.log(&AgentId::from_text(agent)))
     }
 
     fn lines(path: std::path::PathBuf) -> usize {
@@ -294,51 +303,73 @@ mod tests {
 
     #[test]
     fn an_agent_has_its_two_files() {
-        let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone(), log_text);
+        let (_root, files) = folder();
+        let mut projection = projected(&files);
         give(&mut projection, vec![spawned("Hello")]);
         let agent = AgentId::from_text("work/helper-1");
-        assert_eq!(dir.transcript(&agent), dir.agents().join("work.helper-1.jsonl"));
-        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
-        let mode = fs::metadata(dir.log(&agent)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(files.transcript(&agent), files.folder().join("work.helper-1.jsonl"));
+        assert_eq!((lines(files.transcript(&agent)), lines(files.log(&agent))), (1, 1));
+        let mode = fs::metadata(files.log(&agent)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         give(&mut projection, vec![responded(1), intended(1, 0, "bash", "{}")]);
         give(&mut projection, vec![finished(1, 0, ToolStatus::Ok, "x\ny")]);
-        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (3, 4));
+        assert_eq!((lines(files.transcript(&agent)), lines(files.log(&agent))), (3, 4));
+    }
+
+    #[test]
+    fn a_stored_prompt_is_read_from_the_run_wherever_it_is_kept() {
+        let (_root, files) = folder();
+        let (run, prompt) = (HeldRun::new("run"), "Look at everything.");
+        let (hash, bytes) = (run.store(prompt.as_bytes()), prompt.len() as u64);
+        let stored = Some(Stored { hash, bytes, dropped: 0 });
+        let prompt_of = |stored: Option<Stored>| {
+            let mut draft = spawned("");
+            let Event::AgentSpawned(agent) = &mut draft.event else { panic!("an agent") };
+            let Program::Model { prompt, .. } = &mut agent.program else { panic!("a model") };
+            *prompt = Text::Stored(Output { text: "Look".to_owned(), stored });
+            give(&mut Projection::new(run.clone(), files.clone(), log_text), vec![draft]);
+            let transcript = files.transcript(&AgentId::from_text("work/helper-1"));
+            let text = fs::read_to_string(&transcript).unwrap();
+            fs::remove_file(transcript).unwrap();
+            text
+        };
+        assert!(prompt_of(stored.clone()).contains(prompt));
+        let lost = stored.map(|stored| Stored { hash: "0".repeat(64), ..stored });
+        assert!(!prompt_of(lost).contains(prompt));
     }
 
     #[test]
     fn a_command_has_an_empty_transcript() {
-        let (_root, dir) = run();
-        let program = crate::turn::Program::Command(crate::turn::Command::default());
+        let (_root, files) = folder();
+        let program = Program::Command(crate::turn::Command::default());
         let spawned = crate::turn::AgentSpawned::main(program);
         let mut draft = turn("work", 1);
         draft.event = spawned.into();
-        give(&mut Projection::new(dir.clone(), log_text), vec![draft]);
-        assert_eq!(fs::read(dir.agents().join("work.jsonl")).unwrap(), b"");
-        assert_eq!(lines(dir.agents().join("work.log")), 1);
+        give(&mut projected(&files), vec![draft]);
+        assert_eq!(fs::read(files.folder().join("work.jsonl")).unwrap(), b"");
+        assert_eq!(lines(files.folder().join("work.log")), 1);
     }
 
     #[test]
     fn files_are_there_at_once_and_filled_soon() {
-        let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone(), log_text);
+        let (_root, files) = folder();
+        let mut projection = projected(&files);
         projection.committed(&Arc::new(record(1, spawned("Hello"))));
         projection.batch_end();
         let agent = AgentId::from_text("work/helper-1");
-        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
+        assert_eq!((lines(files.transcript(&agent)), lines(files.log(&agent))), (1, 1));
         projection.committed(&Arc::new(record(2, responded(1))));
         projection.batch_end();
-        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (1, 1));
+        assert_eq!((lines(files.transcript(&agent)), lines(files.log(&agent))), (1, 1));
         projection.catch_up();
-        assert_eq!((lines(dir.transcript(&agent)), lines(dir.log(&agent))), (2, 2));
+        assert_eq!((lines(files.transcript(&agent)), lines(files.log(&agent))), (2, 2));
     }
 
     #[test]
     fn many_agents_share_a_bounded_number_of_files() {
         const AGENTS: usize = OPEN_AGENTS + 50;
-        let (_root, dir) = run();
-        let mut projection = Projection::new(dir.clone(), log_text);
+        let (_root, files) = folder();
+        let mut projection = projected(&files);
         let held = |projection: &Projection| {
             projection.agents.values().filter(|view| view.files.is_some()).count()
         };
@@ -348,7 +379,7 @@ mod tests {
             assert_eq!((projection.open, held(&projection)), (OPEN_AGENTS, OPEN_AGENTS));
         }
         for agent in 0..AGENTS {
-            assert_eq!(lines(dir.agents().join(format!("a-{agent}.log"))), 3);
+            assert_eq!(lines(files.folder().join(format!("a-{agent}.log"))), 3);
         }
         let outcome = Outcome::Cancelled { reason: "enough".to_owned() };
         let ended = AgentEnded {
@@ -363,20 +394,20 @@ mod tests {
         draft.event = ended.into();
         give(&mut projection, vec![draft]);
         assert_eq!((projection.open, projection.agents.len()), (OPEN_AGENTS - 1, AGENTS - 1));
-        assert_eq!(lines(dir.agents().join("a-0.log")), 4);
+        assert_eq!(lines(files.folder().join("a-0.log")), 4);
     }
 
     #[test]
     fn a_file_that_cannot_be_written_is_left_alone() {
-        let (_root, dir) = run();
-        fs::create_dir(dir.agents().join("a.log")).unwrap();
-        let mut projection = Projection::new(dir.clone(), log_text);
+        let (_root, files) = folder();
+        fs::create_dir(files.folder().join("a.log")).unwrap();
+        let mut projection = projected(&files);
         give(&mut projection, vec![turn("a", 1), turn("b", 1)]);
         assert!(projection.agents[&AgentId::from_text("a")].stale);
-        fs::remove_dir(dir.agents().join("a.log")).unwrap();
+        fs::remove_dir(files.folder().join("a.log")).unwrap();
         give(&mut projection, vec![turn("a", 2), turn("b", 2)]);
-        assert!(!dir.agents().join("a.log").exists(), "a gap would not be seen");
-        assert_eq!(lines(dir.agents().join("b.log")), 2);
+        assert!(!files.folder().join("a.log").exists(), "a gap would not be seen");
+        assert_eq!(lines(files.folder().join("b.log")), 2);
     }
 
     #[test]
@@ -389,15 +420,15 @@ mod tests {
         write_some(&mut &mut small[..], &mut lines).unwrap_err();
         assert_eq!((&small, lines.as_slice()), (b"a li", &b"ne\n"[..]));
 
-        let (_root, dir) = run();
+        let (_root, files) = folder();
         let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
         let pair = Pair { transcript: full(), log: full() };
-        let mut projection = Projection::new(dir.clone(), log_text);
+        let mut projection = projected(&files);
         let view = View { files: Some(pair), ..View::default() };
         projection.agents.insert(AgentId::from_text("a"), view);
         give(&mut projection, vec![turn("a", 1)]);
         projection.agents.values_mut().for_each(|view| view.files = None);
         give(&mut projection, vec![turn("b", 1)]);
-        assert_eq!(lines_of(&dir, "a"), lines_of(&dir, "b"));
+        assert_eq!(lines_of(&files, "a"), lines_of(&files, "b"));
     }
 }

@@ -6,35 +6,17 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::context::{ClearedResult, CompactionFinished, ContextEdited, Edit};
 use crate::event::{Event, Record, SharedRecord};
 use crate::id::Name;
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
-use crate::journal::line::Position;
-use crate::journal::walk;
+use crate::journal::source::{Cursor, RunSource};
 use crate::output::{Printed, Stored, Text};
 use crate::spec::run_by_others::ChangedForOthers;
 use crate::store::{self, StoreError, StoredResults};
 use crate::turn::{AgentSpawned, Outcome};
-
-/// Returns true if the run has a folder of stored results. Blocks.
-///
-/// # Errors
-/// Returns an error if the folder is missing although the journal names a result, or if the journal
-/// cannot be read.
-pub fn has_folder(dir: &RunDir) -> Result<bool, JournalError> {
-    if dir.results().is_dir() {
-        return Ok(true);
-    }
-    match first(dir, |_| true)? {
-        Some((hash, _)) => Ok(dir.results().open(&hash).map(|_| true)?),
-        None => Ok(false),
-    }
-}
 
 /// The origin of a stored result in the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,29 +29,24 @@ pub struct Origin {
     pub named: u64,
 }
 
-/// Returns the origin of the stored result at `path`, or `None` if no record of its run names it.
-/// Reads the journal of the run. Blocks.
+/// Returns the origin of a stored result of the run, or `None` if no record names it. Reads the records of the run.
+/// Blocks.
 ///
 /// # Errors
-/// Returns an error if the journal cannot be read.
-pub fn origin(path: &Path) -> Result<Option<Origin>, JournalError> {
-    let run = path.parent().and_then(Path::parent);
-    let (Some(run), Some(wanted)) = (run, path.file_name().and_then(|name| name.to_str())) else {
-        return Ok(None);
-    };
-    let found = first(&RunDir::at(run), |hash| hash == wanted)?;
-    Ok(found.map(|(_, origin)| origin))
+/// Returns an error if the records cannot be read.
+pub fn origin(run: &dyn RunSource, wanted: &str) -> Result<Option<Origin>, JournalError> {
+    Ok(first(run, |hash| hash == wanted)?.map(|(_, origin)| origin))
 }
 
 /// Returns the hash and the origin of the first wanted result that a record names.
-fn first(
-    dir: &RunDir,
+pub(in crate::journal) fn first(
+    run: &dyn RunSource,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<(String, Origin)>, JournalError> {
-    let mut reader = walk::open(dir, Position::START)?;
+    let mut batches = run.batches(Cursor::START)?;
     // The calls at work, each with the number of the record of its beginning.
     let mut begun = HashMap::new();
-    while let Some(records) = reader.next_batch()? {
+    while let Some(records) = batches.next_batch()? {
         for record in &records {
             let mut began = None;
             match &record.event {

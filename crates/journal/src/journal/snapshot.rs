@@ -8,9 +8,7 @@
 //! thread.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,12 +17,11 @@ use std::thread::JoinHandle;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::crash::{self, Point};
-use crate::disk;
+use crate::crash;
 use crate::event::SharedRecord;
 use crate::journal::Observer;
-use crate::journal::file::RunDir;
-use crate::journal::line::{self, Position};
+use crate::journal::driving::SavedFolds;
+use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
 use crate::journal::track::Tracker;
 
@@ -37,9 +34,6 @@ const GROWTH: u64 = 8;
 
 /// Batches that may wait for the thread: more than arrive while it writes a snapshot.
 const QUEUE: usize = 1_024;
-
-/// Number of snapshots that are kept: a power cut may damage the newest one.
-const KEPT: usize = 2;
 
 /// The folded state of a journal at some place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,34 +59,13 @@ struct Sealed<'a> {
 
 /// Returns the newest snapshot of a run that can be used.
 #[must_use]
-pub fn newest(dir: &RunDir) -> Option<Snapshot> {
-    let found = numbered(dir).into_iter().rev().find_map(|(_, path)| {
-        let snapshot = unseal(&disk::read_text(&path).ok()?)?;
-        fits(dir, &snapshot.at).ok()?.then_some(snapshot)
-    });
+pub fn newest(folds: &dyn SavedFolds) -> Option<Snapshot> {
+    let mut usable = folds.newest_first().filter_map(|text| unseal(&text));
+    let found = usable.find(|snapshot| folds.fits(&snapshot.at));
     if found.is_none() {
-        tracing::debug!(run = %dir.path().display(), "no snapshot: the journal is read whole");
+        tracing::debug!(?folds, "no snapshot: the journal is read whole");
     }
     found
-}
-
-/// Removes all snapshots, because the journal was cut before them.
-pub fn forget(dir: &RunDir) {
-    for (_, path) in numbered(dir) {
-        // A snapshot that stays is harmless: the journal no longer has the checksum that it names.
-        let _ = fs::remove_file(path);
-    }
-}
-
-/// Lists the snapshots by number, smallest first.
-fn numbered(dir: &RunDir) -> BTreeMap<u64, PathBuf> {
-    let entries = fs::read_dir(dir.snapshots()).into_iter().flatten().filter_map(Result::ok);
-    let numbered = entries.filter_map(|entry| {
-        let name = entry.file_name();
-        let number = name.to_str()?.strip_suffix(".json")?.parse().ok()?;
-        Some((number, entry.path()))
-    });
-    numbered.collect()
 }
 
 fn unseal(text: &str) -> Option<Snapshot> {
@@ -111,37 +84,10 @@ fn seal(snapshot: &Snapshot) -> io::Result<String> {
     Ok(serde_json::to_string(&Sealed { hash, snapshot: &body })?)
 }
 
-/// Returns true if the journal has a line with this checksum just before this place.
-fn fits(dir: &RunDir, at: &Position) -> io::Result<bool> {
-    let Some(before) = at.offset.checked_sub(line::TAIL as u64) else { return Ok(false) };
-    let mut journal = disk::open(&dir.journal())?;
-    journal.seek(SeekFrom::Start(before))?;
-    let mut tail = [0; line::TAIL];
-    journal.read_exact(&mut tail)?;
-    Ok(line::recorded_crc(&tail) == Some(at.crc))
-}
-
-/// Writes a snapshot and removes those beyond [`KEPT`]. Returns its size in bytes.
-fn write(dir: &RunDir, snapshot: &Snapshot) -> io::Result<u64> {
+/// Writes a snapshot. Returns its size in bytes.
+fn write(folds: &dyn SavedFolds, snapshot: &Snapshot) -> io::Result<u64> {
     let text = seal(snapshot)?;
-    let folder = dir.snapshots();
-    let (path, scratch) = (folder.join(format!("{}.json", snapshot.at.seq)), folder.join("new"));
-    let mut file = disk::make_anew(&scratch)?;
-    let (half, rest) = text.as_bytes().split_at(text.len() / 2);
-    let written = disk::write_all(&mut file, half);
-    crash::pass(Point::HalfSnapshot);
-    let written = written.and_then(|()| disk::write_all(&mut file, rest));
-    let written = written.and_then(|()| fs::rename(&scratch, path));
-    if written.is_err() {
-        // A scratch file that stays only takes space, until the next snapshot removes it.
-        let _ = fs::remove_file(&scratch);
-    }
-    written?;
-    crash::pass(Point::AfterSnapshot);
-    let old = numbered(dir);
-    for (_, path) in old.iter().rev().skip(KEPT) {
-        fs::remove_file(path)?;
-    }
+    folds.keep(snapshot.at.seq, &text)?;
     Ok(text.len() as u64)
 }
 
@@ -167,10 +113,15 @@ pub struct Snapshots {
 impl Snapshots {
     /// Starts from the folded journal so far; the agents' files must be up to date.
     #[must_use]
-    pub fn new(dir: RunDir, at: Position, tracker: Tracker, projection: Projection) -> Self {
+    pub fn new(
+        folds: Arc<dyn SavedFolds>,
+        at: Position,
+        tracker: Tracker,
+        projection: Projection,
+    ) -> Self {
         let growth = crash::snapshot_growth().unwrap_or(LEAST_GROWTH);
         let growth = super::stand_in::scaled(growth);
-        Self::every(growth, dir, at, tracker, projection)
+        Self::every(growth, folds, at, tracker, projection)
     }
 
     /// Does the same as [`new`](Self::new), with a snapshot whenever the journal has grown by this
@@ -178,7 +129,7 @@ impl Snapshots {
     #[must_use]
     pub fn every(
         growth: u64,
-        dir: RunDir,
+        folds: Arc<dyn SavedFolds>,
         at: Position,
         tracker: Tracker,
         projection: Projection,
@@ -187,7 +138,7 @@ impl Snapshots {
         let (news, received) = sync_channel(QUEUE);
         let next = due.clone();
         let thread = std::thread::Builder::new().name("snapshots".to_owned());
-        let thread = thread.spawn(move || keep(&dir, tracker, growth, &received, &next));
+        let thread = thread.spawn(move || keep(&*folds, tracker, growth, &received, &next));
         if let Err(error) = &thread {
             tracing::warn!(%error, "no snapshots: a resume of this run will take longer");
         }
@@ -247,7 +198,13 @@ impl Drop for Snapshots {
 }
 
 /// Folds the records that it receives, and writes a snapshot for each [`News::Keep`].
-fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, due: &AtomicU64) {
+fn keep(
+    folds: &dyn SavedFolds,
+    mut tracker: Tracker,
+    growth: u64,
+    news: &Receiver<News>,
+    due: &AtomicU64,
+) {
     let mut ended = BTreeMap::new();
     while let Ok(news) = news.recv() {
         match news {
@@ -263,7 +220,7 @@ fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, 
                 files.ended = std::mem::take(&mut ended);
                 let program = env!("CARGO_PKG_VERSION").to_owned();
                 let snapshot = Snapshot { program, at, tracker, files };
-                let written = write(dir, &snapshot);
+                let written = write(folds, &snapshot);
                 if let Err(error) = &written {
                     tracing::debug!(%error, "a snapshot could not be written");
                 }
@@ -277,17 +234,19 @@ fn keep(dir: &RunDir, mut tracker: Tracker, growth: u64, news: &Receiver<News>, 
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
+    use std::fs::{self, OpenOptions};
+    use std::path::PathBuf;
 
     use super::*;
     use crate::event::{Draft, PlannedTask, RunCreated};
     use crate::id::{AgentId, Name, RunId};
     use crate::journal::JournalHandle;
-    use crate::journal::file::OwnedRun;
+    use crate::journal::cut::Cut;
+    use crate::journal::driving::{Drivable, OwnedRun};
     use crate::journal::reader::agent_records;
-    use crate::journal::repair::torn::{Cut, cut_back};
     use crate::journal::samples::log_text;
     use crate::journal::samples::turn;
+    use crate::journal::testing::NewRun;
     use crate::message::Json;
     use crate::turn::{AgentEnded, AgentSpawned, Outcome, Program};
 
@@ -346,25 +305,25 @@ mod tests {
     }
 
     fn write_on(
-        owned: &OwnedRun,
+        (dir, owned): (&NewRun, &OwnedRun),
         at: Position,
         tracker: Tracker,
         files: Projection,
     ) -> JournalHandle {
-        let snapshots = Snapshots::every(GROWTH, owned.dir().clone(), at, tracker, files);
+        let snapshots = Snapshots::every(GROWTH, dir.saved_folds(), at, tracker, files);
         owned.start_writer(at, vec![Box::new(snapshots)]).unwrap()
     }
 
     /// Makes a run with ended and open agents, in a journal of which several snapshots were made.
-    async fn run() -> (tempfile::TempDir, OwnedRun) {
-        let root = tempfile::tempdir().unwrap();
-        let owned = RunDir::at(root.path().join("run")).create().unwrap();
-        let files = Projection::new(owned.dir().clone(), log_text);
-        let journal = write_on(&owned, Position::START, Tracker::default(), files);
+    async fn run() -> (NewRun, OwnedRun) {
+        let dir = NewRun::unmade();
+        let owned = Drivable::create(&*dir).unwrap();
+        let files = Projection::new(&*dir, dir.agent_files(), log_text);
+        let journal = write_on((&dir, &owned), Position::START, Tracker::default(), files);
         journal.append(vec![created()]).await.unwrap();
         work(&journal, 0..30).await;
         journal.close().await;
-        (root, owned)
+        (dir, owned)
     }
 
     async fn work(journal: &JournalHandle, agents: std::ops::Range<u32>) {
@@ -382,29 +341,37 @@ mod tests {
 
     fn fold(owned: &OwnedRun, from: Position, mut tracker: Tracker) -> (Position, Tracker) {
         let each = |at: Position, records: &[SharedRecord]| Ok(tracker.apply(at, records)?);
-        let after = cut_back(owned, from, Cut::Torn, each).unwrap();
+        let after = owned.cut_back(from, Cut::Torn, &mut { each }).unwrap();
         (after.at, tracker)
     }
 
-    fn contents(dir: &RunDir) -> BTreeMap<PathBuf, Vec<u8>> {
+    fn contents(dir: &NewRun) -> BTreeMap<PathBuf, Vec<u8>> {
         let entries = fs::read_dir(dir.agents()).unwrap().map(|entry| entry.unwrap().path());
         entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     }
 
+    /// Lists the files of the snapshots, the oldest first.
+    fn paths(dir: &NewRun) -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir.snapshots()).unwrap().map(|entry| entry.unwrap().path());
+        let mut paths: Vec<_> = entries.collect();
+        let number = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<u64>().ok();
+        paths.sort_by_key(number);
+        paths
+    }
+
     #[tokio::test]
     async fn a_snapshot_and_what_follows_give_what_the_whole_journal_gives() {
-        let (_root, owned) = run().await;
-        let dir = owned.dir();
-        let snapshot = newest(dir).expect("a snapshot");
+        let (dir, owned) = run().await;
+        let snapshot = newest(&*dir.saved_folds()).expect("a snapshot");
         let journal_len = fs::metadata(dir.journal()).unwrap().len();
         assert!(snapshot.at.offset < journal_len);
-        assert_eq!(numbered(dir).len(), KEPT);
+        assert_eq!(paths(&dir).len(), 2, "as many as are kept");
         assert_eq!(unseal(&seal(&snapshot).unwrap()).as_ref(), Some(&snapshot));
 
         let whole = fold(&owned, Position::START, Tracker::default());
         let short = fold(&owned, snapshot.at, snapshot.tracker.clone());
         assert_eq!(short, whole);
-        let unfinished = whole.1.unfinished(&dir.journal());
+        let unfinished = whole.1.unfinished(&(&*dir).into());
         assert_eq!(unfinished.len(), 10);
         for (id, data) in unfinished {
             let mut records = Vec::new();
@@ -420,8 +387,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_goes_on_from_a_snapshot_keeps_its_files_and_makes_more() {
-        let (_root, owned) = run().await;
-        let dir = owned.dir().clone();
+        let (dir, owned) = run().await;
         let written = contents(&dir);
         let open = AgentId::from_text("work~0");
         // The files as a crash leaves them: one is longer than recorded, one is missing, one has no
@@ -430,18 +396,18 @@ mod tests {
         let last = AgentId::from_text("work~29");
         fs::remove_file(dir.log(&last)).unwrap();
         fs::write(dir.agents().join("nobody.log"), "x").unwrap();
-        let snapshot = newest(&dir).unwrap();
-        let projection =
-            Projection::resume_from(dir.clone(), log_text, snapshot.at, snapshot.files.clone())
-                .unwrap();
+        let snapshot = newest(&*dir.saved_folds()).unwrap();
+        let resume_from =
+            |base| Projection::resume_from(&*dir, dir.agent_files(), log_text, base).unwrap();
+        let projection = resume_from((snapshot.at, snapshot.files.clone()));
         assert_eq!(contents(&dir), written);
 
         let (at, tracker) = fold(&owned, snapshot.at, snapshot.tracker);
-        let journal = write_on(&owned, at, tracker, projection);
+        let journal = write_on((&dir, &owned), at, tracker, projection);
         work(&journal, 30..50).await;
         journal.append(vec![turn("work~0", 9), ended("work~0")]).await.unwrap();
         journal.close().await;
-        let later = newest(&dir).unwrap();
+        let later = newest(&*dir.saved_folds()).unwrap();
         assert!(later.at.seq > snapshot.at.seq && later.at.epoch == 2);
         let whole = fold(&owned, Position::START, Tracker::default());
         assert_eq!(fold(&owned, later.at, later.tracker), whole);
@@ -449,38 +415,38 @@ mod tests {
         // A file that differs from its recorded length is made again.
         let old = AgentId::from_text("work~1");
         fs::write(dir.log(&old), "shorter").unwrap();
-        drop(Projection::resume_from(dir.clone(), log_text, later.at, later.files).unwrap());
+        drop(resume_from((later.at, later.files)));
         assert_eq!(contents(&dir), written);
     }
 
     #[tokio::test]
     async fn what_does_not_count_is_passed_over() {
-        let (_root, owned) = run().await;
-        let dir = owned.dir();
-        let paths: Vec<PathBuf> = numbered(dir).into_values().collect();
+        let (dir, _owned) = run().await;
+        let paths = paths(&dir);
         let [older, newer] = &paths[..] else { panic!("{paths:?}") };
-        let (first, second) = (fs::read_to_string(older).unwrap(), newest(dir).unwrap());
+        let newest = |dir: &NewRun| newest(&*dir.saved_folds());
+        let (first, second) = (fs::read_to_string(older).unwrap(), newest(&dir).unwrap());
         let bytes = fs::read(newer).unwrap();
         for spoilt in [&bytes[..bytes.len() / 2], b"", b"{}"] {
             fs::write(newer, spoilt).unwrap();
-            assert_eq!(newest(dir), unseal(&first), "the one before counts");
+            assert_eq!(newest(&dir), unseal(&first), "the one before counts");
         }
         let mut flipped = bytes.clone();
         flipped[bytes.len() / 2] ^= 1;
         fs::write(newer, &flipped).unwrap();
-        assert_eq!(newest(dir), unseal(&first));
+        assert_eq!(newest(&dir), unseal(&first));
         // Of another version, or of a journal that has something else there, or ends before.
         let strange = Snapshot { program: "other".to_owned(), ..second.clone() };
         fs::write(newer, seal(&strange).unwrap()).unwrap();
-        assert_eq!(newest(dir), unseal(&first));
+        assert_eq!(newest(&dir), unseal(&first));
         let at = Position { crc: second.at.crc ^ 1, ..second.at };
         fs::write(newer, seal(&Snapshot { at, ..second.clone() }).unwrap()).unwrap();
-        assert_eq!(newest(dir), unseal(&first));
+        assert_eq!(newest(&dir), unseal(&first));
         fs::write(newer, &bytes).unwrap();
         let journal = OpenOptions::new().write(true).open(dir.journal()).unwrap();
         journal.set_len(second.at.offset - 1).unwrap();
-        assert_eq!(newest(dir), unseal(&first));
-        forget(dir);
-        assert_eq!(newest(dir), None);
+        assert_eq!(newest(&dir), unseal(&first));
+        dir.saved_folds().forget();
+        assert_eq!(newest(&dir), None);
     }
 }

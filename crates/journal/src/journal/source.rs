@@ -3,20 +3,20 @@
 //!
 //! Owns the folds over that port, which everybody who reads uses. `local.rs` reads folders of this machine;
 //! tests read memory. A place that keeps its records elsewhere implements these traits, and nothing above them
-//! changes. Never writes: the port to append is [`JournalHandle`](crate::journal::JournalHandle).
+//! changes. Never writes: the port to append is [`JournalHandle`](crate::journal::JournalHandle), and the one to
+//! drive a run is `driving.rs`.
 
 use std::fmt;
 use std::io::{self, BufRead};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::event::SharedRecord;
+use crate::event::{RunCreated, SharedRecord};
 use crate::id::{AgentId, RunId};
 use crate::journal::JournalError;
-use crate::journal::file::RunDir;
+use crate::journal::driving::Drivable;
 use crate::journal::line::Position;
-use crate::journal::refusal::Objection;
-use crate::journal::walk::created;
+use crate::journal::refusal::{Objection, Refusal, Why};
 use crate::run_state::RunState;
 use crate::store::StoredResults;
 
@@ -32,6 +32,12 @@ impl Cursor {
     #[must_use]
     pub fn next_seq(self) -> u64 {
         self.0.seq
+    }
+
+    /// Returns the place for those who write there.
+    #[must_use]
+    pub fn place(self) -> Position {
+        self.0
     }
 }
 
@@ -49,6 +55,13 @@ pub struct Label<'a> {
     /// The agent of which it tells, if it tells of one.
     pub agent: Option<&'a str>,
 }
+
+/// The place of a batch in the records of a run, as the fold of its batches saw it: its offset, and the number of
+/// its first record.
+pub type BatchPlace = (u64, u64);
+
+/// The records of one agent, batch by batch.
+pub type AgentBatches<'a> = Box<dyn Iterator<Item = Result<Vec<SharedRecord>, JournalError>> + 'a>;
 
 /// The batches of a run, oldest first, from the cursor at which it was opened. Its calls block.
 pub trait Batches: fmt::Debug + Send {
@@ -95,6 +108,16 @@ pub trait RunSource: StoredResults + fmt::Debug + Send + Sync {
     /// Returns an error if there are no records, or if they cannot be opened.
     fn batches(&self, from: Cursor) -> Result<Box<dyn Batches>, JournalError>;
 
+    /// Opens the records of an agent in these batches of the run, in order, without those in between.
+    ///
+    /// # Errors
+    /// Returns an error if the records cannot be opened. A batch that cannot be read is an error of its own.
+    fn batches_at<'a>(
+        &self,
+        agent: &'a AgentId,
+        places: &'a [BatchPlace],
+    ) -> Result<AgentBatches<'a>, JournalError>;
+
     /// Returns why the run has no record: it never began, or its records were lost.
     fn without_record(&self) -> JournalError;
 
@@ -117,9 +140,11 @@ pub trait RunSource: StoredResults + fmt::Debug + Send + Sync {
     /// Returns an error if there is none, or if it cannot be opened.
     fn transcript(&self, agent: &AgentId) -> io::Result<Box<dyn BufRead>>;
 
-    /// Returns the directory of the run, if it is one of this machine: only there can it be driven, cut or
-    /// answered from here.
-    fn local(&self) -> Option<&RunDir>;
+    /// Returns the run with this id in the same place. It need not be there.
+    fn beside(&self, id: RunId) -> RecordedRun;
+
+    /// Returns what drives, cuts and answers the run, if that can be done from here.
+    fn drivable(&self) -> Option<&dyn Drivable>;
 }
 
 /// A run that is read. Cloning it is cheap.
@@ -135,6 +160,9 @@ pub trait Archive: fmt::Debug {
 
     /// Returns the run with this id, which need not be there.
     fn run(&self, id: RunId) -> RecordedRun;
+
+    /// Returns the id of a new run, which sorts behind all that are there.
+    fn next_id(&self) -> RunId;
 }
 
 impl dyn Batches + '_ {
@@ -204,18 +232,78 @@ impl dyn RunSource + '_ {
         let is_before = |at: Cursor| end.is_none_or(|end| at.next_seq() < end.next_seq());
         let mut read = || -> Result<(), JournalError> {
             let mut batches = self.batches(from)?;
-            while is_before(batches.cursor())
-                && let Some(batch) = self.next_or_why_none(&mut *batches)?
-            {
-                for record in &batch {
-                    state.apply(record).map_err(|illegal| batches.objected(illegal.into()))?;
+            let mut apply = |_: Position, records: &[SharedRecord]| {
+                records.iter().try_for_each(|record| {
+                    state.apply(record)?;
                     each(record);
-                }
-            }
+                    Ok(())
+                })
+            };
+            while is_before(batches.cursor()) && self.fold_next(&mut *batches, &mut apply)? {}
             created(&state).map(drop)
         };
         let read = read();
         (state, read)
+    }
+
+    /// Gives every whole batch from `from` on to `fold`, each with the position at which it begins: the
+    /// batches before `end`, or all of them. Returns the position behind the last one.
+    ///
+    /// # Errors
+    /// Returns an error if the records cannot be read, if there is none, if there is one that cannot be read past,
+    /// or if `fold` objects to one.
+    pub fn walk(
+        &self,
+        from: Position,
+        end: Option<Position>,
+        mut fold: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
+    ) -> Result<Position, JournalError> {
+        let mut batches = self.batches(Cursor(from))?;
+        let is_before = |at: Position| end.is_none_or(|end| at.seq < end.seq);
+        while is_before(batches.cursor().0) && self.fold_next(&mut *batches, &mut fold)? {}
+        match batches.cursor().0 {
+            Position { seq: 1, .. } => Err(self.without_record()),
+            end => Ok(end),
+        }
+    }
+
+    /// Gives the next whole batch to `fold`, with the position at which it begins. Returns false behind
+    /// the last one.
+    ///
+    /// # Errors
+    /// Returns an error in the same cases as [`walk`](Self::walk).
+    pub(in crate::journal) fn fold_next(
+        &self,
+        batches: &mut dyn Batches,
+        fold: impl FnOnce(Position, &[SharedRecord]) -> Result<(), Objection>,
+    ) -> Result<bool, JournalError> {
+        let at = batches.cursor().0;
+        let Some(records) = self.next_or_why_none(batches)? else { return Ok(false) };
+        match fold(at, &records) {
+            Ok(()) => Ok(true),
+            Err(objection) => Err(batches.objected(objection)),
+        }
+    }
+
+    /// Returns the end of the last whole batch whose records all have numbers up to `upto`, but never
+    /// less than the end of the first batch. Returns `None` if the run has no record `upto`.
+    ///
+    /// # Errors
+    /// Returns an error if the records cannot be read up to there.
+    pub fn end_of(&self, upto: u64) -> Result<Option<Position>, JournalError> {
+        let mut batches = self.batches(Cursor::START)?;
+        let mut end = Position::START;
+        while end.seq == Position::START.seq || end.seq <= upto {
+            if batches.next_of(&|_| false)?.is_none() {
+                return Ok(None);
+            }
+            let at = batches.cursor().0;
+            if end.seq > Position::START.seq && at.seq > upto + 1 {
+                break;
+            }
+            end = at;
+        }
+        Ok(Some(end))
     }
 
     /// Returns all records of one agent, oldest first.
@@ -247,6 +335,15 @@ impl dyn RunSource + '_ {
             batch => Ok(batch),
         }
     }
+}
+
+/// Returns the creation of the run with this folded state.
+///
+/// # Errors
+/// Returns an error if the first record does not create a run.
+pub fn created(state: &RunState) -> Result<&RunCreated, JournalError> {
+    let unreadable = || Why::Unreadable("it does not create a run".to_owned());
+    state.created().ok_or_else(|| Refusal::at(Position::START, unreadable()).into())
 }
 
 #[cfg(test)]

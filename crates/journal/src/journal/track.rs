@@ -4,14 +4,14 @@
 //! Pure. The fold gives the same state whether it starts with the journal or with a snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, SharedRecord};
 use crate::id::{AgentId, CallKey, Name};
-use crate::journal::agent_records::{AgentRecords, BatchPlace};
+use crate::journal::agent_records::AgentRecords;
 use crate::journal::line::Position;
+use crate::journal::source::{BatchPlace, RecordedRun};
 use crate::own_tool;
 use crate::plan::TaskState;
 use crate::run_machine;
@@ -131,15 +131,15 @@ impl Tracker {
         }
     }
 
-    /// Returns the data needed to resume the agents that have not ended.
+    /// Returns the data needed to resume the agents that have not ended; the records are those of `run`.
     #[must_use]
-    pub fn unfinished(&self, journal: &Path) -> BTreeMap<AgentId, ResumeData> {
+    pub fn unfinished(&self, run: &RecordedRun) -> BTreeMap<AgentId, ResumeData> {
         let unfinished = self.open.iter().map(|(id, track)| {
-            let (path, agent, batches) = (journal.to_owned(), id.clone(), track.batches.clone());
+            let (run, agent, batches) = (run.clone(), id.clone(), track.batches.clone());
             let data = ResumeData {
                 first: batches.first().map_or(0, |(_, seq)| *seq),
                 waits: !track.delegations.is_empty(),
-                records: AgentRecords::Stored { path, agent, batches },
+                records: AgentRecords::Stored { run, agent, batches },
             };
             (id.clone(), data)
         });
@@ -152,16 +152,16 @@ mod tests {
     use super::*;
     use crate::event::{Draft, RunPaused};
     use crate::journal::JournalError;
-    use crate::journal::file::RunDir;
     use crate::journal::line::{Batch, Framer, write_body};
     use crate::journal::samples::spawned;
     use crate::journal::samples::turn;
-    use crate::journal::walk::walk;
+    use crate::journal::source::RunSource;
+    use crate::journal::testing::NewRun;
 
     #[test]
     fn an_agent_is_found_behind_a_line_that_nobody_knows() {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path());
+        let dir = NewRun::unmade();
+        std::fs::create_dir(dir.path()).unwrap();
         let paused = RunPaused { reason: "x".to_owned(), cause: Default::default() };
         let (mut bytes, mut crc) = (Vec::new(), Position::START.crc);
         let batches =
@@ -180,8 +180,9 @@ mod tests {
         }
         std::fs::write(dir.journal(), bytes).unwrap();
         let mut tracker = Tracker::default();
-        walk(&dir, Position::START, None, |at, records| Ok(tracker.apply(at, records)?)).unwrap();
-        let unfinished = tracker.unfinished(&dir.journal());
+        let run: &dyn RunSource = &*dir;
+        run.walk(Position::START, None, |at, records| Ok(tracker.apply(at, records)?)).unwrap();
+        let unfinished = tracker.unfinished(&(&*dir).into());
         assert_eq!(unfinished.len(), 1);
         let mut seen = Vec::new();
         for data in unfinished.values() {

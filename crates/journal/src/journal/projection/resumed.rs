@@ -16,10 +16,9 @@ use super::{Files, Lengths, LogText, OpenFiles, Projection, View, append_to, len
 use crate::disk;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
-use crate::journal::file::RunDir;
+use crate::journal::agent_files::AgentFiles;
 use crate::journal::line::Position;
-use crate::journal::reader::Reader;
-use crate::journal::walk::walk;
+use crate::journal::source::{RecordedRun, RunSource};
 use crate::journal::{JournalError, Observer};
 
 /// Records that are gathered before the files are written: a few megabytes.
@@ -57,12 +56,17 @@ impl Projection {
     ///
     /// # Errors
     /// Returns an error if the journal cannot be read.
-    pub fn resume(dir: RunDir, log_text: LogText) -> Result<Self, JournalError> {
-        let mut projection = Self::new(dir.clone(), log_text);
+    pub fn resume(
+        run: impl Into<RecordedRun>,
+        paths: AgentFiles,
+        log_text: LogText,
+    ) -> Result<Self, JournalError> {
+        let run = run.into();
+        let mut projection = Self::new(run.clone(), paths.clone(), log_text);
         let mut known: HashMap<AgentId, There> = HashMap::new();
         let all = |_: &AgentId| true;
-        each_of_agents(&dir, Position::START, all, |_, record, id| {
-            let there = known.entry(id.clone()).or_insert_with(|| look_at(&dir, id));
+        each_of_agents(&*run, Position::START, all, |_, record, id| {
+            let there = known.entry(id.clone()).or_insert_with(|| look_at(&paths, id));
             projection.take_over(record, id, there);
             if record.seq.is_multiple_of(GATHERED) {
                 projection.catch_up();
@@ -70,7 +74,7 @@ impl Projection {
         })?;
         projection.catch_up();
         let stems: HashSet<_> = known.keys().map(AgentId::file_stem).collect();
-        remove(&dir, |stem| !stems.contains(stem));
+        remove(&paths, |stem| !stems.contains(stem));
         let wrong = known.into_iter().filter(|(_, there)| !there.fits()).map(|(id, _)| id);
         projection.make_again(&wrong.collect())?;
         Ok(projection)
@@ -83,15 +87,16 @@ impl Projection {
     /// # Errors
     /// Returns an error if the journal cannot be read.
     pub fn resume_from(
-        dir: RunDir,
+        run: impl Into<RecordedRun>,
+        paths: AgentFiles,
         log_text: LogText,
-        from: Position,
-        files: Files,
+        (from, files): (Position, Files),
     ) -> Result<Self, JournalError> {
-        if !files.stand_in(&dir) {
-            return Self::resume(dir, log_text);
+        let run = run.into();
+        if !files.stand_in(&paths) {
+            return Self::resume(run, paths, log_text);
         }
-        let mut projection = Self::new(dir.clone(), log_text);
+        let mut projection = Self::new(run.clone(), paths.clone(), log_text);
         let stem = |id: &AgentId| id.file_stem();
         let mut stems: HashSet<_> = files.open.keys().chain(files.ended.keys()).map(stem).collect();
         projection.ended = files.ended;
@@ -99,14 +104,14 @@ impl Projection {
             projection.agents.insert(id, View { transcript, ..View::default() });
         }
         each_of_agents(
-            &dir,
+            &*run,
             from,
             |_| true,
             |_, record, id| {
                 if stems.insert(stem(id)) {
                     // The agent's files come from a process whose records were partly cut from the
                     // journal.
-                    for path in [dir.transcript(id), dir.log(id)] {
+                    for path in [paths.transcript(id), paths.log(id)] {
                         let _ = fs::remove_file(path);
                     }
                 }
@@ -114,7 +119,7 @@ impl Projection {
             },
         )?;
         projection.catch_up();
-        remove(&dir, |stem| !stems.contains(stem));
+        remove(&paths, |stem| !stems.contains(stem));
         Ok(projection)
     }
 
@@ -125,23 +130,24 @@ impl Projection {
     /// Returns an error if the journal cannot be read, or if a file could not be removed or
     /// written.
     pub fn rebuild(
-        dir: &RunDir,
+        run: &RecordedRun,
+        paths: &AgentFiles,
         log_text: LogText,
         mut progress: impl FnMut(u64),
     ) -> Result<(), JournalError> {
         // Read the whole journal before a file is touched: if it cannot be read, the old files
         // stay.
-        let whole = walk(dir, Position::START, None, |at, _| {
+        let whole = run.walk(Position::START, None, |at, _| {
             progress(at.offset);
             Ok(())
         })?;
-        let stayed = remove(dir, |_| true);
-        let folder = dir.agents();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(|error| JournalError::cannot("make", &folder, &error))?;
-        let mut projection = Self::new(dir.clone(), log_text);
+        let stayed = remove(paths, |_| true);
+        let folder = paths.folder();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| JournalError::cannot("make", folder, &error))?;
+        let mut projection = Self::new(run.clone(), paths.clone(), log_text);
         let wanted = |id: &AgentId| !stayed.contains_key(&id.file_stem());
-        each_of_agents(dir, Position::START, wanted, |at, record, _| {
+        each_of_agents(&**run, Position::START, wanted, |at, record, _| {
             progress(whole.offset + at.offset);
             projection.gather(record);
         })?;
@@ -166,7 +172,7 @@ impl Projection {
         self.touch(id);
         let Some(view) = self.agents.get_mut(id) else { return };
         let before = view.messages.len();
-        view.transcript.fold(&whole(&self.dir, record), &mut view.messages);
+        view.transcript.fold(&whole(&*self.run, record), &mut view.messages);
         if view.messages.len() > before && record.seq <= there.last {
             view.messages.truncate(before);
             there.met |= record.seq == there.last;
@@ -191,10 +197,10 @@ impl Projection {
             self.open -= usize::from(files.is_some());
         }
         let stems: HashSet<_> = wrong.iter().map(AgentId::file_stem).collect();
-        remove(&self.dir, |stem| stems.contains(stem));
-        let mut again = Self::new(self.dir.clone(), self.log_text);
+        remove(&self.paths, |stem| stems.contains(stem));
+        let mut again = Self::new(self.run.clone(), self.paths.clone(), self.log_text);
         let of_wrong = |id: &AgentId| wrong.contains(id);
-        each_of_agents(&self.dir, Position::START, of_wrong, |_, record, _| again.gather(record))?;
+        each_of_agents(&*self.run, Position::START, of_wrong, |_, record, _| again.gather(record))?;
         again.catch_up();
         self.ended.append(&mut again.ended);
         Ok(())
@@ -213,13 +219,13 @@ impl Projection {
 impl Files {
     /// Returns true if the files match these lengths and end with a whole line there. Files of
     /// agents that had not ended may be longer: they are cut to their length.
-    fn stand_in(&self, dir: &RunDir) -> bool {
+    fn stand_in(&self, paths: &AgentFiles) -> bool {
         let ended = |(id, lengths): (&AgentId, &Option<Lengths>)| {
-            lengths.is_some() && lengths_of(dir, id) == *lengths
+            lengths.is_some() && lengths_of(paths, id) == *lengths
         };
         let open = |(id, files): (&AgentId, &OpenFiles)| {
             let Some([transcript, log]) = files.lengths else { return false };
-            ends_line(&dir.transcript(id), transcript) && ends_line(&dir.log(id), log)
+            ends_line(&paths.transcript(id), transcript) && ends_line(&paths.log(id), log)
         };
         self.ended.iter().all(ended) && self.open.iter().all(open)
     }
@@ -243,18 +249,18 @@ fn ends_line(path: &Path, length: u64) -> bool {
 /// Gives the records of the wanted agents from the position `from` on, in order, each with the
 /// position behind its batch.
 fn each_of_agents(
-    dir: &RunDir,
+    run: &dyn RunSource,
     from: Position,
     wanted: impl Fn(&AgentId) -> bool,
     mut each: impl FnMut(Position, &SharedRecord, &AgentId),
 ) -> Result<(), JournalError> {
-    let mut reader = Reader::open_at(&dir.journal(), from)?;
+    let mut batches = run.batches(from.into())?;
     let of_wanted =
         |agent: Option<&str>| agent.is_some_and(|agent| wanted(&AgentId::from_text(agent)));
-    while let Some(records) = reader.next_batch_of(|line| of_wanted(line.agent.as_deref()))? {
+    while let Some(records) = batches.next_of(&|label| of_wanted(label.agent))? {
         for record in &records {
             if let Some(id) = &record.agent {
-                each(reader.position(), record, id);
+                each(batches.cursor().place(), record, id);
             }
         }
     }
@@ -263,8 +269,8 @@ fn each_of_agents(
 
 /// Cuts an agent's files to whole lines and reads how far they go. A file that cannot be read is
 /// reported later, when it cannot be written.
-fn look_at(dir: &RunDir, id: &AgentId) -> There {
-    let (transcript, log) = (dir.transcript(id), dir.log(id));
+fn look_at(paths: &AgentFiles, id: &AgentId) -> There {
+    let (transcript, log) = (paths.transcript(id), paths.log(id));
     // The files must exist even while there is nothing to write.
     let made = [&transcript, &log].map(|path| append_to(path));
     drop(made);
@@ -347,9 +353,9 @@ fn cut(file: &File, len: u64) -> io::Result<()> {
 
 /// Removes the files whose stem `fits`. Returns the stems of the files that could not be removed,
 /// with the error.
-fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Error> {
+fn remove(paths: &AgentFiles, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Error> {
     let mut stayed = BTreeMap::new();
-    let entries = fs::read_dir(dir.agents()).into_iter().flatten().flatten();
+    let entries = fs::read_dir(paths.folder()).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let is_ours = path.extension().is_some_and(|end| end == "jsonl" || end == "log");
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -366,12 +372,15 @@ fn remove(dir: &RunDir, fits: impl Fn(&str) -> bool) -> BTreeMap<String, io::Err
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
     use super::*;
     use crate::event::Draft;
-    use crate::journal::line::Position;
+    use crate::journal::held::HeldRun;
     use crate::journal::samples::log_text;
-    use crate::journal::samples::turn;
     use crate::journal::samples::{finished, intended, responded, spawned};
+    use crate::journal::samples::{record, turn};
     use crate::turn::ToolStatus;
 
     const FILES: [&str; 4] = ["work.helper-1.jsonl", "work.helper-1.log", "work.jsonl", "work.log"];
@@ -387,107 +396,119 @@ mod tests {
         drafts
     }
 
-    /// Makes a run whose files were written live.
-    async fn live(drafts: Vec<Draft>) -> (tempfile::TempDir, RunDir) {
-        let root = tempfile::tempdir().unwrap();
-        let dir = RunDir::at(root.path().join("run"));
-        let owned = dir.create().unwrap();
-        let projection = Box::new(Projection::new(dir.clone(), log_text));
-        let journal = owned.start_writer(Position::START, vec![projection]).unwrap();
-        for draft in drafts {
-            journal.append(vec![draft]).await.unwrap();
+    /// A run in memory, with the files of its agents in a folder.
+    struct Kept {
+        run: HeldRun,
+        files: AgentFiles,
+        _root: tempfile::TempDir,
+    }
+
+    impl Kept {
+        /// Makes a run whose files were written live.
+        fn live(drafts: &[Draft]) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let files = AgentFiles::at(root.path().join("agents"));
+            fs::create_dir(files.folder()).unwrap();
+            let kept = Self { run: HeldRun::new("run"), files, _root: root };
+            let projection = Projection::new(kept.run.clone(), kept.files.clone(), log_text);
+            kept.go_on(projection, 1, drafts);
+            kept
         }
-        journal.close().await;
-        (root, dir)
+
+        /// Adds records from the number `first` on.
+        fn go_on(&self, mut projection: Projection, first: u64, drafts: &[Draft]) {
+            for (seq, draft) in (first..).zip(drafts) {
+                let record = Arc::new(record(seq, draft.clone()));
+                self.run.add(vec![Arc::clone(&record)]);
+                projection.committed(&record);
+                projection.batch_end();
+            }
+            projection.catch_up();
+        }
+
+        fn resume(&self) -> Projection {
+            Projection::resume(self.run.clone(), self.files.clone(), log_text).unwrap()
+        }
+
+        fn rebuild(&self) -> Result<(), JournalError> {
+            Projection::rebuild(&self.run.clone().into(), &self.files, log_text, |_| {})
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.files.folder().join(name)
+        }
+
+        fn contents(&self) -> Vec<(String, String)> {
+            let entries = fs::read_dir(self.files.folder()).unwrap().map(Result::unwrap);
+            let read = |path| fs::read_to_string(path).unwrap();
+            let mut files: Vec<_> = entries
+                .map(|entry| (entry.file_name().into_string().unwrap(), read(entry.path())))
+                .collect();
+            files.sort();
+            files
+        }
     }
 
-    fn files(dir: &RunDir) -> Vec<(String, String)> {
-        let mut files: Vec<_> = fs::read_dir(dir.agents())
-            .unwrap()
-            .map(|entry| entry.unwrap())
-            .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
-            .collect();
-        files.sort();
-        files
-    }
-
-    #[tokio::test]
-    async fn files_that_were_cut_anywhere_are_completed() {
-        let (_root, dir) = live(script()).await;
-        let whole = files(&dir);
+    #[test]
+    fn files_that_were_cut_anywhere_are_completed() {
+        let kept = Kept::live(&script());
+        let whole = kept.contents();
         assert_eq!(whole.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), FILES);
         for (name, text) in &whole {
             for length in (0..=text.len()).rev().step_by(17).chain([0]) {
-                let path = dir.agents().join(name);
-                fs::write(&path, &text.as_bytes()[..length]).unwrap();
-                Projection::resume(dir.clone(), log_text).unwrap();
-                assert_eq!(files(&dir), whole, "{name} cut at {length}");
+                fs::write(kept.path(name), &text.as_bytes()[..length]).unwrap();
+                kept.resume();
+                assert_eq!(kept.contents(), whole, "{name} cut at {length}");
             }
-            fs::remove_file(dir.agents().join(name)).unwrap();
-            Projection::resume(dir.clone(), log_text).unwrap();
-            assert_eq!(files(&dir), whole, "{name} removed");
+            fs::remove_file(kept.path(name)).unwrap();
+            kept.resume();
+            assert_eq!(kept.contents(), whole, "{name} removed");
         }
     }
 
-    #[tokio::test]
-    async fn what_the_journal_does_not_give_is_not_left() {
-        let (_root, dir) = live(script()).await;
-        let whole = files(&dir);
+    #[test]
+    fn what_the_journal_does_not_give_is_not_left() {
+        let kept = Kept::live(&script());
+        let whole = kept.contents();
         let add = |name: &str, text: &str| {
-            let path = dir.agents().join(name);
-            let old = fs::read_to_string(&path).unwrap_or_default();
-            fs::write(path, old + text).unwrap();
+            let old = fs::read_to_string(kept.path(name)).unwrap_or_default();
+            fs::write(kept.path(name), old + text).unwrap();
         };
         add(FILES[0], "{\"seq\":99,\"ts\":\"x\",\"message\":{}}\n");
         add(FILES[3], "one line too many\n");
         add("nobody.log", "a line\n");
         add("notes.md", "a person's");
-        Projection::resume(dir.clone(), log_text).unwrap();
-        let mut left = files(&dir);
+        kept.resume();
+        let mut left = kept.contents();
         left.retain(|(name, _)| name != "notes.md");
         assert_eq!(left, whole);
     }
 
-    #[tokio::test]
-    async fn what_comes_after_joins_on() {
+    #[test]
+    fn what_comes_after_joins_on() {
         let all = script();
-        let (_whole_root, whole) = live(all.clone()).await;
+        let whole = Kept::live(&all).contents();
         for half in 1..all.len() {
-            let (_root, dir) = live(all[..half].to_vec()).await;
-            let at = {
-                let mut reader = Reader::open(&dir.journal()).unwrap();
-                while reader.next_batch().unwrap().is_some() {}
-                reader.position()
-            };
-            let projection = Box::new(Projection::resume(dir.clone(), log_text).unwrap());
-            let journal = dir.own().unwrap().start_writer(at, vec![projection]).unwrap();
-            for draft in all[half..].iter().cloned() {
-                journal.append(vec![draft]).await.unwrap();
-            }
-            journal.close().await;
-            // The times differ.
-            let shape = |dir: &RunDir| {
-                let lines = |text: String| text.lines().map(str::len).collect::<Vec<_>>();
-                files(dir).into_iter().map(|(name, text)| (name, lines(text))).collect::<Vec<_>>()
-            };
-            assert_eq!(shape(&dir), shape(&whole));
+            let kept = Kept::live(&all[..half]);
+            kept.go_on(kept.resume(), half as u64 + 1, &all[half..]);
+            assert_eq!(kept.contents(), whole);
         }
     }
 
-    #[tokio::test]
-    async fn files_are_made_again_as_they_were() {
-        let (_root, dir) = live(script()).await;
-        let whole = files(&dir);
+    #[test]
+    fn files_are_made_again_as_they_were() {
+        let kept = Kept::live(&script());
+        let whole = kept.contents();
         for name in FILES {
-            fs::write(dir.agents().join(name), "nonsense").unwrap();
+            fs::write(kept.path(name), "nonsense").unwrap();
         }
-        Projection::rebuild(&dir, log_text, |_| {}).unwrap();
-        assert_eq!(files(&dir), whole);
-        fs::remove_dir_all(dir.agents()).unwrap();
-        Projection::rebuild(&dir, log_text, |_| {}).unwrap();
-        assert_eq!(files(&dir), whole);
-        fs::remove_dir_all(dir.agents()).unwrap();
-        fs::write(dir.agents(), "in the way").unwrap();
-        assert!(Projection::rebuild(&dir, log_text, |_| {}).is_err(), "nothing could be written");
+        kept.rebuild().unwrap();
+        assert_eq!(kept.contents(), whole);
+        fs::remove_dir_all(kept.files.folder()).unwrap();
+        kept.rebuild().unwrap();
+        assert_eq!(kept.contents(), whole);
+        fs::remove_dir_all(kept.files.folder()).unwrap();
+        fs::write(kept.files.folder(), "in the way").unwrap();
+        assert!(kept.rebuild().is_err(), "nothing could be written");
     }
 }

@@ -5,101 +5,24 @@
 //! which the journal cannot be continued. The cut bytes are durable in a file of their own before
 //! the journal is made shorter.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 
 use super::cut_pieces;
 use crate::disk;
 use crate::event::{Event, SharedRecord};
-use crate::id::{CallKey, Name};
-use crate::journal::file::{OwnedRun, RunDir};
+use crate::journal::cut::{Cut, CutBack, CutError, Kept, Loss};
+use crate::journal::file::{LockedDir, RunDir};
 use crate::journal::line::{self, Line, Position};
-use crate::journal::refusal::{Objection, Refusal};
-use crate::journal::walk::{self, walk};
+use crate::journal::refusal::Objection;
+use crate::journal::source::{Cursor, RunSource};
 use crate::journal::{JournalError, acknowledged, results, stamp, witness};
 use crate::run_state::RunState;
 use crate::store;
-
-/// The part of a journal that may be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Only a torn end.
-    Torn,
-    /// A torn end, and everything from this record on, which must be one that prevents a resume.
-    From(u64),
-}
-
-/// The reason why a journal cannot be continued or cut.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CutError {
-    /// The journal cannot be read, or a record cannot be read past.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A cut was requested, but no record prevents a resume.
-    #[error("the journal is sound: nothing of it is cut")]
-    Sound,
-    /// A cut was requested at another place than the one at which the journal has to be cut.
-    #[error("the journal is cut only where it has to be: {error}")]
-    Elsewhere {
-        /// Number of the record from which on the journal may be cut.
-        seq: u64,
-        /// The error at that record.
-        error: JournalError,
-    },
-    /// The requested cut would leave nothing of the journal.
-    #[error("nothing would be left of the journal: {0}")]
-    Beginning(Refusal),
-}
-
-impl CutError {
-    fn elsewhere(refusal: Refusal) -> Self {
-        Self::Elsewhere { seq: refusal.line, error: refusal.into() }
-    }
-}
-
-/// A journal that is ready for a writer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutBack {
-    /// The position at which the writer continues, with the next epoch.
-    pub at: Position,
-    /// The bytes that were cut, if any.
-    pub kept: Option<Kept>,
-    /// The loss, if acknowledged records were cut on request.
-    pub loss: Option<Loss>,
-}
-
-/// Bytes that were cut from a journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
-    /// Path of the file that holds them now.
-    pub path: PathBuf,
-    /// Number of bytes.
-    pub bytes: u64,
-    /// Offset in the journal at which they began.
-    pub offset: u64,
-}
-
-/// The content of a journal behind a place, which is lost when the journal is cut there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Loss {
-    /// Offset of the place, in bytes.
-    pub offset: u64,
-    /// Number of records whose checksum is right.
-    pub records: u64,
-    /// Number of bytes in all other lines.
-    pub damaged: u64,
-    /// The tasks whose end these records hold.
-    pub ended: BTreeSet<Name>,
-    /// The tool calls whose start or result these records hold.
-    pub calls: BTreeSet<CallKey>,
-    /// Number of model replies in these records.
-    pub replies: u64,
-}
 
 /// Gives every batch of a run's journal from `from` on to `each`, with the position at which it
 /// begins, and then cuts the journal behind the last one.
@@ -107,7 +30,7 @@ pub struct Loss {
 /// # Errors
 /// Returns an error if the journal cannot be continued; then nothing was cut.
 pub fn cut_back(
-    owned: &OwnedRun,
+    owned: &LockedDir,
     from: Position,
     cut: Cut,
     each: impl FnMut(Position, &[SharedRecord]) -> Result<(), Objection>,
@@ -117,7 +40,8 @@ pub fn cut_back(
         Cut::Torn => None,
         Cut::From(seq) => Some(place_to_cut(dir, seq)?),
     };
-    let at = walk(dir, from, end, each)?;
+    let run: &dyn RunSource = dir;
+    let at = run.walk(from, end, each)?;
     if end.is_none() {
         // A record is acknowledged once its batch is durable: no crash tears what was acknowledged.
         witness::refuse_rolled_back(dir, at)?;
@@ -148,11 +72,12 @@ pub fn cut_back(
 /// # Errors
 /// Returns an error if the journal cannot be read, or must not be cut there.
 pub fn place_to_cut(dir: &RunDir, seq: u64) -> Result<Position, CutError> {
-    let mut reader = walk::open(dir, Position::START)?;
+    let run: &dyn RunSource = dir;
+    let mut batches = run.batches(Cursor::START)?;
     let (mut state, mut named, mut known) = (RunState::default(), Vec::new(), HashSet::new());
     let (before, refused) = loop {
-        let before = reader.position();
-        let read = walk::fold_next(dir, &mut reader, |_, records| {
+        let before = batches.cursor().place();
+        let read = run.fold_next(&mut *batches, |_, records| {
             records.iter().try_for_each(|record| {
                 let hashes = results::named_by(&record.event).map(|stored| stored.hash.clone());
                 let first = hashes.filter(|hash| known.insert(hash.clone()));
@@ -275,8 +200,9 @@ fn set_rest_aside(dir: &RunDir, offset: u64, name: &str) -> io::Result<Option<Ke
 mod tests {
     use super::*;
     use crate::event::{Draft, RunPaused};
+    use crate::id::Name;
     use crate::journal::line::Fault;
-    use crate::journal::refusal::Why;
+    use crate::journal::refusal::{Refusal, Why};
     use crate::journal::samples::turn;
     use crate::journal::samples::{finished, intended, spawned};
     use crate::output::Stored;
@@ -467,7 +393,7 @@ mod tests {
             assert_eq!(place_to_cut(&dir, anywhere), Err(CutError::Sound));
         }
         std::fs::remove_dir(dir.results()).unwrap();
-        assert_eq!(results::has_folder(&dir), Ok(false));
+        assert_eq!(results::first(&dir, |_| true), Ok(None));
     }
 
     #[tokio::test]

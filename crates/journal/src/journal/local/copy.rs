@@ -12,28 +12,7 @@ use crate::event::Draft;
 use crate::journal::JournalError;
 use crate::journal::file::RunDir;
 use crate::journal::line::{self, Batch, Framer, Position};
-use crate::journal::walk;
-
-/// Returns the end of the last whole batch whose records all have numbers up to `upto`, but never
-/// less than the end of the first batch. Returns `None` if the journal has no record `upto`.
-///
-/// # Errors
-/// Returns an error if the journal cannot be read up to there.
-pub fn end_of(from: &RunDir, upto: u64) -> Result<Option<Position>, JournalError> {
-    let mut reader = walk::open(from, Position::START)?;
-    let mut end = Position::START;
-    while end.seq == Position::START.seq || end.seq <= upto {
-        if reader.next_batch_of(|_| false)?.is_none() {
-            return Ok(None);
-        }
-        let at = reader.position();
-        if end.seq > Position::START.seq && at.seq > upto + 1 {
-            break;
-        }
-        end = at;
-    }
-    Ok(Some(end))
-}
+use crate::journal::source::{Cursor, RunSource};
 
 /// Copies the batches before the position `end` into the journal of a new run, with `first` in
 /// place of the first record. The copy is durable when this returns; until then the new run has no
@@ -41,10 +20,15 @@ pub fn end_of(from: &RunDir, upto: u64) -> Result<Option<Position>, JournalError
 ///
 /// # Errors
 /// Returns an error if a journal cannot be read or written.
-pub fn copy(from: &RunDir, to: &RunDir, end: Position, first: Draft) -> Result<(), JournalError> {
-    let mut reader = walk::open(from, Position::START)?;
-    let created = reader.next_batch()?.and_then(|records| Some(records.first()?.ts_ms));
-    let head = reader.position();
+pub(super) fn copy(
+    from: &RunDir,
+    to: &RunDir,
+    end: Position,
+    first: Draft,
+) -> Result<(), JournalError> {
+    let mut batches = from.batches(Cursor::START)?;
+    let created = batches.next_batch()?.and_then(|records| Some(records.first()?.ts_ms));
+    let head = batches.cursor().place();
     let (first_seq, last) = (Position::START.seq, head.seq - 1);
     let ts_ms = created.unwrap_or_default();
     let batch = Batch { first: first_seq, last, epoch: head.epoch, ts_ms };
@@ -92,7 +76,6 @@ impl<R: io::BufRead> JournalLines<R> {
 mod tests {
     use super::*;
     use crate::event::SharedRecord;
-    use crate::journal::reader::Reader;
     use crate::journal::samples::turn;
 
     async fn run(root: &std::path::Path) -> RunDir {
@@ -106,12 +89,12 @@ mod tests {
     }
 
     fn records(dir: &RunDir) -> Vec<SharedRecord> {
-        let mut reader = Reader::open(&dir.journal()).unwrap();
+        let mut batches = dir.batches(Cursor::START).unwrap();
         let mut all = Vec::new();
-        while let Some(batch) = reader.next_batch().unwrap() {
+        while let Some(batch) = batches.next_batch().unwrap() {
             all.extend(batch);
         }
-        assert_eq!(reader.position().offset, dir.journal().metadata().unwrap().len());
+        assert_eq!(batches.cursor().place().offset, dir.journal().metadata().unwrap().len());
         all
     }
 
@@ -120,11 +103,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let old = run(root.path()).await;
         let whole = records(&old);
-        assert_eq!(end_of(&old, 9), Ok(None));
+        let run: &dyn RunSource = &old;
+        assert_eq!(run.end_of(9), Ok(None));
         for (upto, last) in [(1, 2), (2, 2), (3, 2), (6, 6), (7, 6), (8, 8)] {
             let new = RunDir::at(root.path().join(format!("new-{upto}")));
             drop(new.create().unwrap());
-            let end = end_of(&old, upto).unwrap().unwrap();
+            let end = run.end_of(upto).unwrap().unwrap();
             copy(&old, &new, end, turn("c", 7)).unwrap();
             let copied = records(&new);
             assert_eq!(copied[0].event, turn("c", 7).event);
@@ -136,7 +120,7 @@ mod tests {
         let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len).collect();
         bytes[lines[..4].iter().sum::<usize>() + 20] ^= 1;
         std::fs::write(old.journal(), bytes).unwrap();
-        assert_eq!(end_of(&old, 4).unwrap().map(|end| end.seq), Some(5));
-        assert!(end_of(&old, 5).is_err());
+        assert_eq!(run.end_of(4).unwrap().map(|end| end.seq), Some(5));
+        assert!(run.end_of(5).is_err());
     }
 }
