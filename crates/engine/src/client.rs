@@ -261,3 +261,53 @@ impl Given {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::journal::held::HeldRun;
+    use crate::journal::samples::{record, turn};
+    use crate::show::log_line::line_of;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_is_kept_elsewhere_is_watched_to_its_end() {
+        let held = HeldRun::new("run");
+        held.set_live(true);
+        let client = Client::of(held.clone());
+        let mut updates = client.updates(Cursor::START, Texts::New).expect("opened");
+        let records: Vec<_> = (1..=20).map(|seq| Arc::new(record(seq, turn("a", 1)))).collect();
+        let expected: Vec<_> = records.iter().map(|record| line_of(record)).collect();
+        let writer = tokio::spawn(async move {
+            for record in records {
+                tokio::time::sleep(Duration::from_millis(record.seq * 7)).await;
+                held.add(vec![record]);
+            }
+            held.set_live(false);
+        });
+        let (mut lines, mut why) = (Vec::new(), None);
+        while let Some(update) = updates.next().await.expect("readable") {
+            match update {
+                Update::Record(record) => lines.push(line_of(&record)),
+                Update::NoTexts(reason) => why = Some(reason),
+                Update::Text(part) => panic!("{part:?}"),
+            }
+        }
+        assert_eq!(lines, expected);
+        assert!(why.is_some_and(|why| why.contains("another machine")));
+        writer.await.expect("it wrote");
+    }
+
+    #[tokio::test]
+    async fn a_run_that_is_kept_elsewhere_is_not_steered_from_here() {
+        let held = HeldRun::new("run");
+        let client = Client::of(held.clone());
+        let stop = || Operation::Interrupt { reason: "enough".to_owned() };
+        let refused = client.send(stop()).await;
+        assert!(matches!(refused, Err(ClientError::NotDriven)), "{refused:?}");
+        held.set_live(true);
+        let refused = client.send(stop()).await.expect_err("it is elsewhere").to_string();
+        assert!(refused.contains("another machine"), "{refused}");
+    }
+}
