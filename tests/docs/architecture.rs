@@ -364,6 +364,47 @@ fn some_names_have_their_place() {
     }
 }
 
+/// The files that know that the records of a run are a folder of this machine. Above them are ports.
+const KNOW_THE_FOLDER: [&str; 8] = [
+    "journal/file.rs",
+    "journal/local.rs",
+    "journal/local/copy.rs",
+    "journal/local/driven.rs",
+    "journal/repair/cut_pieces.rs",
+    "journal/repair/torn.rs",
+    "journal/testing.rs",
+    "journal/witness.rs",
+];
+
+/// The files above the journal that choose where runs are kept, or look at a folder that somebody named.
+const CHOOSE_THE_PLACE: [&str; 6] =
+    ["cli/locate.rs", "cli/refusal.rs", "cli/run.rs", "lib.rs", "run.rs", "run/simulation.rs"];
+
+#[test]
+fn few_files_know_where_a_run_is_kept() {
+    let (mut know, mut choose) = (Vec::new(), Vec::new());
+    for source in sources() {
+        let place = source.within.display().to_string();
+        // The tests in a file count too.
+        if words(&source.text).contains("RunDir") {
+            know.push(place.clone());
+        }
+        let is_above = !source.within.starts_with("journal");
+        if is_above
+            && words(&source.code()).iter().any(|word| ["LocalArchive", "run_at"].contains(word))
+        {
+            choose.push(place);
+        }
+    }
+    know.sort();
+    choose.sort();
+    assert_eq!((know, choose), (strings(&KNOW_THE_FOLDER), strings(&CHOOSE_THE_PLACE)));
+}
+
+fn strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
 #[test]
 fn one_file_writes_to_the_terminal() {
     // The others speak with a process of this program through a pipe, or refuse to become one.
