@@ -276,7 +276,7 @@ mod tests {
         let held = HeldRun::new("run");
         held.set_live(true);
         let client = Client::of(held.clone());
-        let mut updates = client.updates(Cursor::START, Texts::New).expect("opened");
+        let mut updates = client.updates(Cursor::START, Parts::All).expect("opened");
         let records: Vec<_> = (1..=20).map(|seq| Arc::new(record(seq, turn("a", 1)))).collect();
         let expected: Vec<_> = records.iter().map(|record| line_of(record)).collect();
         let writer = tokio::spawn(async move {
@@ -290,8 +290,8 @@ mod tests {
         while let Some(update) = updates.next().await.expect("readable") {
             match update {
                 Update::Record(record) => lines.push(line_of(&record)),
-                Update::NoTexts(reason) => why = Some(reason),
-                Update::Text(part) => panic!("{part:?}"),
+                Update::NoParts(reason) => why = Some(reason),
+                Update::Part(part) => panic!("{part:?}"),
             }
         }
         assert_eq!(lines, expected);
