@@ -30,7 +30,7 @@ use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::interrupted::{self, Known};
-use crate::turn_machine::{Machine, PendingCall};
+use crate::turn_machine::{Machine, PendingCall, RUN};
 
 /// The messages of a conversation before the model's latest reply, which `recall` may search. The
 /// reply itself is left out: it makes the call of `recall`, so a search would find the call itself.
@@ -187,9 +187,15 @@ pub(super) async fn take_slot(context: &StepContext) {
 }
 
 impl StepContext {
-    /// Removes the spooled results of the calls in these records: the records are durable now.
+    /// Removes the spooled results of the calls in these records: the records are durable now. Only commands have
+    /// some, and where most calls read files it would cost each of them three looks at the disk.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
-        if self.surroundings.wrapper.is_some() {
+        let is_command = |record: &SharedRecord| {
+            let Event::ToolFinished(finished) = &record.event else { return false };
+            let tool = self.services.tools.get(&finished.name);
+            finished.name == RUN || tool.is_some_and(|tool| tool.announces_itself())
+        };
+        if self.surroundings.wrapper.is_some() && records.iter().any(is_command) {
             forget_results(self.services.store.clone(), records);
         }
     }
