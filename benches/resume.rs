@@ -186,7 +186,7 @@ fn created(run: RunId, recorded: &RecordedRun) -> RunCreated {
         workflow: "long".to_owned(),
         program: "bench".to_owned(),
         file: recorded.place().join("agents.toml"),
-        config: CONFIG.to_owned(),
+        config: CONFIG.into(),
         files: BTreeMap::new(),
         config_hash: String::new(),
         profile: None,
@@ -199,7 +199,7 @@ fn created(run: RunId, recorded: &RecordedRun) -> RunCreated {
         earlier: Default::default(),
         forked: None,
         overrides: Default::default(),
-        tasks: vec![task("past"), task("now")],
+        tasks: [task("past"), task("now")].into(),
     }
 }
 

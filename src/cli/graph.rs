@@ -46,7 +46,7 @@ pub(super) fn run(project: &Project, verb: &args::Graph) -> Exit {
 fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {
     let dir = project.run(Some(run))?;
     let state = project.state(&dir)?;
-    let tasks = state.created().map(|created| created.tasks.clone()).unwrap_or_default();
+    let tasks = state.created().map(|created| created.tasks.to_vec()).unwrap_or_default();
     let node = |task: PlannedTask| {
         let word = state.task(&task.name).map(|status| status.state.as_str());
         Node { state: word, task }

@@ -458,7 +458,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         workflow: config.name.clone(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         file: config.file.clone(),
-        config: config.text.clone(),
+        config: config.text.as_str().into(),
         files: config.files.clone(),
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         profile: config.profile.clone(),
@@ -478,7 +478,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
 /// Returns the record of a changed configuration and plan with which a run resumes.
 fn accepted(config: &Config, plan: &Plan) -> Accepted {
     Accepted {
-        config: config.text.clone(),
+        config: config.text.as_str().into(),
         files: config.files.clone(),
         config_hash: blake3::hash(config.text.as_bytes()).to_hex().to_string(),
         inputs: Json::encode(&config.inputs),
@@ -488,6 +488,6 @@ fn accepted(config: &Config, plan: &Plan) -> Accepted {
 }
 
 /// Returns the tasks of a plan in the form in which they are recorded.
-fn planned(plan: &Plan) -> Vec<PlannedTask> {
+fn planned(plan: &Plan) -> Arc<[PlannedTask]> {
     plan.tasks().iter().map(PlannedTask::from).collect()
 }

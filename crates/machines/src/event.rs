@@ -32,10 +32,13 @@ use crate::turn::{
 };
 
 macro_rules! events {
-    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal: $state:ident, $level:ident;)*) => {
+    ($(
+        $(#[doc = $doc:literal])*
+        $variant:ident $(in $holder:ident)? = $name:literal: $state:ident, $level:ident;
+    )*) => {
         /// A fact about a run, in the past tense.
         #[derive(Clone, Debug, PartialEq)]
-        pub enum Event { $($(#[doc = $doc])* $variant($variant),)* }
+        pub enum Event { $($(#[doc = $doc])* $variant(held!($variant $(in $holder)?)),)* }
 
         impl Event {
             /// The names of all event types, in the order of the table.
@@ -93,8 +96,18 @@ macro_rules! events {
         }
 
         $(impl From<$variant> for Event {
-            fn from(payload: $variant) -> Self { Self::$variant(payload) }
+            fn from(payload: $variant) -> Self { Self::$variant(payload.into()) }
         })*
+    };
+}
+
+/// Gives the type that holds a payload: a record is as large as the largest one that stands in it by value.
+macro_rules! held {
+    ($payload:ident) => {
+        $payload
+    };
+    ($payload:ident in $holder:ident) => {
+        $holder<$payload>
     };
 }
 
@@ -117,7 +130,7 @@ macro_rules! column {
 // Each type with its name in records, whose state depends on it, and who is shown it.
 events! {
     /// The run was created; the event holds its whole configuration.
-    RunCreated = "run.created": run, detail;
+    RunCreated in Box = "run.created": run, detail;
     /// A process opened the run, for the first time or to resume it.
     RunOpened = "run.opened": run, milestone;
     /// The run stopped before its end and can be resumed.
@@ -201,8 +214,8 @@ pub struct RunCreated {
     /// The path of the configuration file.
     #[serde(default)]
     pub file: std::path::PathBuf,
-    /// The configuration file's text.
-    pub config: String,
+    /// The configuration file's text. This and the tasks are shared by all who fold the record.
+    pub config: Arc<str>,
     /// The texts of the files that the configuration names, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
@@ -243,7 +256,7 @@ pub struct RunCreated {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// The tasks of the plan with their dependencies, in the order of the configuration.
-    pub tasks: Vec<PlannedTask>,
+    pub tasks: Arc<[PlannedTask]>,
 }
 
 /// The place at which a run was forked.
@@ -296,7 +309,7 @@ impl RunOpened {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Accepted {
     /// The configuration file's text.
-    pub config: String,
+    pub config: Arc<str>,
     /// The texts of the files that the configuration names, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
@@ -310,7 +323,7 @@ pub struct Accepted {
     /// The tasks of the plan, all back in their first state. Each one, when its turn comes, takes
     /// the result that was made earlier from the same content, resumes an attempt that was under
     /// way, or starts anew.
-    pub tasks: Vec<PlannedTask>,
+    pub tasks: Arc<[PlannedTask]>,
 }
 
 /// Payload of `run.paused`.

@@ -23,7 +23,8 @@ mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ahash::HashMap;
+use ahash::{HashMap, RandomState};
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};
@@ -80,7 +81,8 @@ pub struct RunState {
     began: Reading,
     phase: RunPhase,
     order: Vec<Name>,
-    tasks: HashMap<Name, TaskStatus>,
+    /// Dense, because a hash table of values as large as these is nearly half air.
+    tasks: IndexMap<Name, TaskStatus, RandomState>,
     /// Number of tasks that have not ended.
     open_tasks: usize,
     /// The task that failed first under the configuration in force.
@@ -332,7 +334,7 @@ impl RunState {
                 let earlier = Default::default();
                 // Nobody has approved what the first record itself says to have been proposed.
                 let proposed = Vec::new();
-                self.created = Some(RunCreated { earlier, proposed, ..created.clone() });
+                self.created = Some(RunCreated { earlier, proposed, ..(**created).clone() });
             }
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;

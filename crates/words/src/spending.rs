@@ -1,10 +1,12 @@
 //! Spending: the tokens of model calls and their cost, in sums that do not depend on the order.
 
+use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::id::Name;
 use crate::message::Usage;
 
 /// Picodollars in a US dollar. The cheapest token sold costs some thousands of picodollars, and a
@@ -136,9 +138,66 @@ impl Sum for Spending {
     }
 }
 
+/// The spending of an agent by model, recorded as a map.
+///
+/// A list, because most agents call one model, and the smallest tree has room for eleven.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "BTreeMap<Name, Spending>")]
+pub struct ByModel(Vec<(Name, Spending)>);
+
+impl ByModel {
+    /// Returns the spending of a model, for changes.
+    pub fn of(&mut self, model: &Name) -> &mut Spending {
+        let found = self.0.binary_search_by(|(name, _)| name.cmp(model));
+        let place = found.unwrap_or_else(|place| {
+            if self.0.is_empty() {
+                // A list that grows by itself takes room for four.
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(place, (model.clone(), Spending::default()));
+            place
+        });
+        &mut self.0[place].1
+    }
+
+    /// Returns the models with their spending, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &Spending)> {
+        self.0.iter().map(|(model, spending)| (model, spending))
+    }
+}
+
+impl From<BTreeMap<Name, Spending>> for ByModel {
+    fn from(sums: BTreeMap<Name, Spending>) -> Self {
+        Self(sums.into_iter().collect())
+    }
+}
+
+impl Serialize for ByModel {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_spending_by_model_is_recorded_as_a_map_in_the_order_of_the_names() {
+        let mut sums = ByModel::default();
+        for (model, requests) in [("b", 1), ("a", 2), ("c", 3), ("b", 4)] {
+            sums.of(&Name::new(model).unwrap()).requests += requests;
+        }
+        let listed = |sums: &ByModel| -> Vec<_> {
+            sums.iter().map(|(model, sum)| (model.to_string(), sum.requests)).collect()
+        };
+        let expected = [("a", 2), ("b", 5), ("c", 3)].map(|(name, sum)| (name.to_owned(), sum));
+        assert_eq!(listed(&sums), expected);
+        let text = serde_json::to_string(&sums).unwrap();
+        assert!(text.starts_with(r#"{"a":{"usage""#), "{text}");
+        assert_eq!(serde_json::from_str::<ByModel>(&text).unwrap(), sums);
+        assert_eq!(serde_json::to_string(&ByModel::default()).unwrap(), "{}");
+    }
 
     #[test]
     fn sums_do_not_depend_on_their_order() {

@@ -90,7 +90,7 @@ pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
 #[must_use]
 pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
     let mut sums: BTreeMap<&Name, Spending> = BTreeMap::new();
-    for (model, spending) in state.agents().values().flat_map(|agent| &agent.by_model) {
+    for (model, spending) in state.agents().values().flat_map(|agent| agent.by_model.iter()) {
         *sums.entry(model).or_default() += *spending;
     }
     let row = |(name, sum): (&Name, Spending)| CostRow {

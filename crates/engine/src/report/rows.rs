@@ -101,7 +101,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     // Agents of a task that the changed configuration no longer has belong to no row.
     agents.retain(|(_, agent)| state.task(&agent.task).is_some());
     let mut left = agents.as_slice();
-    let planned = state.created().map(|created| created.tasks.as_slice()).unwrap_or_default();
+    let planned = state.created().map(|created| &*created.tasks).unwrap_or_default();
     let planned: HashMap<_, _> =
         planned.iter().map(|task| (&task.name, task.depends_on.as_slice())).collect();
     for (name, task) in state.tasks() {

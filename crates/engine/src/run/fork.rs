@@ -103,7 +103,7 @@ fn look(from: &dyn RunSource, seq: u64) -> Result<(Position, RunCreated, RunStat
     read?;
     match (end, created) {
         _ if state.completed().is_some() => Err(ForkError::Ended(state.last_seq())),
-        (Some(end), Some(created)) if seq > 0 => Ok((end, created, state)),
+        (Some(end), Some(created)) if seq > 0 => Ok((end, *created, state)),
         _ => Err(ForkError::Outside(seq)),
     }
 }

@@ -90,7 +90,7 @@ fn begins_again(
 ) -> (TaskFate, String) {
     let failure = before.failure.as_ref().map(ToString::to_string);
     let reason = failure.or(before.reason.clone()).unwrap_or_default();
-    let planned = opened.created().into_iter().flat_map(|created| &created.tasks);
+    let planned = opened.created().into_iter().flat_map(|created| created.tasks.iter());
     let written = name.of_instance().unwrap_or(name.as_str());
     let mut before_it =
         planned.filter(|task| task.name.as_str() == written).flat_map(|task| &task.depends_on);
@@ -194,7 +194,7 @@ fn unchanged(
         }
         TaskState::Waiting => (TaskFate::Runs, format!("attempt {} is next", status.attempt + 1)),
         TaskState::Pending | TaskState::Ready if status.is_held() => {
-            let planned = state.created().into_iter().flat_map(|created| &created.tasks);
+            let planned = state.created().into_iter().flat_map(|created| created.tasks.iter());
             let before =
                 planned.filter(|task| task.name == *name).flat_map(|task| &task.depends_on);
             let is_open = |task: &&Name| state.standing(task) == Standing::Open;

@@ -265,7 +265,7 @@ mod tests {
             workflow: "test".to_owned(),
             program: "test".to_owned(),
             file: PathBuf::new(),
-            config: String::new(),
+            config: Default::default(),
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
@@ -278,7 +278,7 @@ mod tests {
             earlier: Default::default(),
             forked: None,
             overrides: Default::default(),
-            tasks: vec![task("work")],
+            tasks: [task("work")].into(),
         })
     }
 

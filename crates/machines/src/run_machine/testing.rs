@@ -226,7 +226,7 @@ impl World {
             workflow: "test".to_owned(),
             program: String::new(),
             file: Default::default(),
-            config: String::new(),
+            config: Default::default(),
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,

@@ -1,7 +1,5 @@
 //! The state of one agent according to the journal: its activity, its spending, its outcome.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::clock::Reading;
@@ -11,7 +9,7 @@ use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Json;
 use crate::own_tool;
-use crate::spending::{Spending, Usd};
+use crate::spending::{ByModel, Spending, Usd};
 use crate::turn::{AgentSpawned, CheckPlace, ModelRequested, Outcome, Shortfalls};
 
 /// The activity of an agent.
@@ -62,7 +60,7 @@ pub struct AgentStatus {
     /// The spending of its own calls.
     pub own: Spending,
     /// The spending of its own calls by model.
-    pub by_model: BTreeMap<Name, Spending>,
+    pub by_model: ByModel,
     /// Number of its rounds, the first included.
     #[serde(default = "first_round")]
     pub round: u32,
@@ -152,7 +150,7 @@ impl AgentStatus {
             doing: Doing::Starting,
             turn: 0,
             own: Spending::default(),
-            by_model: BTreeMap::new(),
+            by_model: ByModel::default(),
             round: first_round(),
             restarts: 0,
             restarted: Vec::new(),
@@ -283,7 +281,7 @@ impl AgentStatus {
     /// Forgets the request under way, if there is one: another run has made it.
     pub(super) fn forget_request(&mut self) -> bool {
         let Some(Requested { model, .. }) = self.requested.take() else { return false };
-        let of_model = self.by_model.entry(model).or_default();
+        let of_model = self.by_model.of(&model);
         for spending in [&mut self.own, of_model] {
             spending.requests = spending.requests.saturating_sub(1);
         }
@@ -298,7 +296,7 @@ impl AgentStatus {
 
     fn spend(&mut self, model: &Name, spending: Spending) -> Spending {
         self.own += spending;
-        *self.by_model.entry(model.clone()).or_default() += spending;
+        *self.by_model.of(model) += spending;
         spending
     }
 

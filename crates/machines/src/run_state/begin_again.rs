@@ -35,9 +35,9 @@ impl RunState {
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
         let mut before = std::mem::take(&mut self.tasks);
         let mut attempts = self.attempts();
-        for PlannedTask { name, .. } in &accepted.tasks {
+        for PlannedTask { name, .. } in &*accepted.tasks {
             let (made, open_agents) = attempts.remove(name).unwrap_or_default();
-            let before = before.remove(name);
+            let before = before.swap_remove(name);
             let key = before.as_ref().and_then(|status| status.key.clone());
             // What its result was made from may change.
             let again = before.as_ref().is_some_and(|status| status.result().is_some());
@@ -90,7 +90,7 @@ impl RunState {
     /// Has each of the tasks that were opened again wait for those of them before it.
     pub(super) fn wait_again<'a>(&mut self, names: impl Iterator<Item = &'a Name>) {
         let opened: HashSet<&Name> = names.collect();
-        let planned = self.created.iter().flat_map(|created| &created.tasks);
+        let planned = self.created.iter().flat_map(|created| created.tasks.iter());
         for task in planned.filter(|task| task.depends_on.iter().any(|on| opened.contains(on))) {
             if let Some(status) =
                 self.tasks.get_mut(&task.name).filter(|_| opened.contains(&task.name))

@@ -32,7 +32,7 @@ impl RunState {
     }
 
     fn drop_instance(&mut self, name: &Name) {
-        let Some(status) = self.tasks.remove(name) else { return };
+        let Some(status) = self.tasks.swap_remove(name) else { return };
         self.open_tasks -= usize::from(!status.state.is_end());
         let result = status.result().map(|(key, output)| (key.to_owned(), output.clone()));
         self.earlier.extend(result);

@@ -24,7 +24,7 @@ impl RunState {
         created.files.extend(extended.files.clone());
         let known: HashSet<_> = created.tasks.iter().map(|task| task.name.clone()).collect();
         let new = extended.tasks.iter().filter(|task| !known.contains(&task.name));
-        created.tasks.extend(new.cloned());
+        created.tasks = created.tasks.iter().chain(new).cloned().collect();
         // The files are kept once.
         created.proposed.push(PlanExtended { files: BTreeMap::new(), ..extended.clone() });
     }

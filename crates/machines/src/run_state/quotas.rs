@@ -90,12 +90,12 @@ mod tests {
         note(&mut same, 3_000, RunOpened::by_this_process(2));
         assert_eq!(until(&same), Some(2_000));
         let accepted = Accepted {
-            config: String::new(),
+            config: Default::default(),
             files: BTreeMap::new(),
             config_hash: String::new(),
             inputs: Json::encode(&serde_json::json!({})),
             settings: BTreeMap::new(),
-            tasks: Vec::new(),
+            tasks: Default::default(),
         };
         let accepted = Some(Box::new(accepted));
         note(&mut changed, 3_000, RunOpened { accepted, ..RunOpened::by_this_process(2) });

@@ -114,7 +114,7 @@ impl RunState {
     }
 
     fn with_failed_dependencies(&self, named: &[String]) -> Result<HashSet<&Name>, RetryError> {
-        let planned = self.created.iter().flat_map(|created| &created.tasks);
+        let planned = self.created.iter().flat_map(|created| created.tasks.iter());
         let planned: HashMap<&str, _> =
             planned.map(|task| (task.name.as_str(), &task.depends_on)).collect();
         let mut wanted = HashSet::new();
@@ -171,7 +171,7 @@ impl RunState {
     /// change when those begin again. The instances of a fan-out follow from what their task depends
     /// on.
     fn following<'a>(&'a self, sources: &HashSet<&'a Name>) -> HashSet<&'a Name> {
-        let planned = self.created.iter().flat_map(|created| &created.tasks);
+        let planned = self.created.iter().flat_map(|created| created.tasks.iter());
         let mut after: HashMap<&Name, Vec<&Name>> = HashMap::new();
         for task in planned {
             for before in &task.depends_on {

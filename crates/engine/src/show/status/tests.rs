@@ -36,7 +36,7 @@ impl Story {
             workflow: "w".to_owned(),
             program: String::new(),
             file: Default::default(),
-            config: String::new(),
+            config: Default::default(),
             files: BTreeMap::new(),
             config_hash: String::new(),
             profile: None,
