@@ -139,6 +139,8 @@ impl Prepared {
         let store = store.waiting_while(report_full).redacting(secrets.clone());
         let wrapper =
             wrapper_program(options).map(|program| Wrapper { program, secrets: secrets.clone() });
+        // It keeps a copy of the whole configuration, which only a run needs whose agents may propose tasks.
+        let grows = config.grows() || !proposed.is_empty();
         let (root, store) = (workspace.root_path().to_owned(), Arc::new(store));
         let watch = Watch::new(root, here.folder().to_owned(), store.clone(), secrets.clone());
         let surroundings = Surroundings {
@@ -165,7 +167,7 @@ impl Prepared {
             limits,
             hooks: config.hooks.clone(),
             compaction: config.compaction.clone(),
-            planner: Some(Arc::new(Planner::new(config, run, proposed))),
+            planner: grows.then(|| Arc::new(Planner::new(config, run, proposed)) as _),
             journal,
             disk_space: watch::Sender::new(DiskSpace::Enough),
             transcripts: here.agent_files().folder().to_owned(),
