@@ -100,7 +100,7 @@ pub struct State {
     /// The table of answers that its steps wait for.
     answers: Arc<Answers>,
     /// The summary that is written ahead of need, if there is one.
-    ahead: Option<SummaryAhead>,
+    ahead: Option<Box<SummaryAhead>>,
     /// Number of summaries written ahead so far.
     aheads: u64,
     /// The task that waits for that summary beside the steps.
@@ -381,7 +381,7 @@ impl Agent {
             results: &self.services.store.results_dir().to_string_lossy(),
             idle: sending::since(state.requested_ms),
         };
-        let ahead = SummaryAhead::stage(state.ahead.as_ref());
+        let ahead = SummaryAhead::stage(state.ahead.as_deref());
         turn_boundary::next(&state.machine, Some(&terms), ahead, !state.looked_over)
     }
 

@@ -59,7 +59,7 @@ pub struct ModelTurn {
     /// The announcement of a summary that is written during the call.
     pub announcement: Option<Announcement>,
     /// The request.
-    pub request: Request,
+    pub request: Box<Request>,
     /// The briefing from which the request was made: the model, the head and the tools.
     pub briefing: Arc<Briefing>,
     /// The tokens that the request is expected to hold.
@@ -79,12 +79,21 @@ pub struct ModelTurn {
 }
 
 /// Announces a turn, calls the model, and records its reply with the calls that follow from it.
-pub async fn call_model(context: StepContext, call: ModelTurn) -> StepResult {
-    let span = spans::turn(call.turn, &call.briefing.model.spec.name);
-    Box::pin(chat(context, call)).instrument(span).await
+pub fn call_model(
+    context: StepContext,
+    call: ModelTurn,
+) -> impl Future<Output = StepResult> + Send + 'static {
+    let (turn, briefing) = (call.turn, call.briefing.clone());
+    // A future keeps room for its arguments until its end, so these are put into boxes at once: a call is awaited
+    // for long, and by many.
+    let chat = Box::pin(chat(Box::new(context), Box::new(call)));
+    async move {
+        let span = spans::turn(turn, &briefing.model.spec.name);
+        chat.instrument(span).await
+    }
 }
 
-async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
+async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     let ModelTurn {
         turn,
         message,
@@ -99,7 +108,7 @@ async fn chat(context: StepContext, call: ModelTurn) -> StepResult {
         breaks,
         made_smaller,
         source,
-    } = call;
+    } = { *call };
     let service = &briefing.model;
     context.wait_for_disk().await?;
     let mut before = store_spills(&context, changes).await?;

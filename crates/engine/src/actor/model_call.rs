@@ -141,7 +141,7 @@ impl From<JournalError> for CallError {
 pub async fn call<'a>(
     services: &'a Services,
     own: &'a ModelService,
-    request: Request,
+    request: Box<Request>,
     permits: &Permits,
     payer: &mut Payer<'_>,
     cancel: &CancellationToken,
@@ -157,7 +157,7 @@ pub async fn call<'a>(
     let facts = payer.facts(&request);
     let chain = if source.is_some() { Chain::of(&services.models, own) } else { Chain::alone(own) };
     let mut call = UnderWay::new(facts, chain);
-    let mut sending = Sending::new(request, source, facts.form);
+    let mut sending = Sending::new(*request, source, facts.form);
     let (mut permit, mut reply, mut ahead) = (None, None, None);
     let mut step = call.first();
     loop {
@@ -246,12 +246,12 @@ struct Sending<'a> {
     request: Request,
     form: Form,
     /// The request for the agent's own model, and what it was rendered from, if it may go to others.
-    original: Option<(&'a Source, Request)>,
+    original: Option<(&'a Source, Box<Request>)>,
 }
 
 impl<'a> Sending<'a> {
     fn new(request: Request, source: Option<&'a Source>, form: Form) -> Self {
-        let original = source.map(|source| (source, request.clone()));
+        let original = source.map(|source| (source, Box::new(request.clone())));
         Self { request, form, original }
     }
 

@@ -167,14 +167,19 @@ impl StepContext {
     ///
     /// # Errors
     /// Returns an error if the journal failed, or if somebody else records the agent's end.
-    pub(super) async fn record<E: Into<Event>>(
+    pub(super) fn record<E: Into<Event>>(
         &self,
         events: impl IntoIterator<Item = E>,
-    ) -> Result<Vec<SharedRecord>, JournalError> {
-        // Held until the append is acknowledged: whoever withdraws the right waits for that.
-        let Some(_recording) = self.right.begin().await else { return Err(JournalError::Closed) };
+    ) -> impl Future<Output = Result<Vec<SharedRecord>, JournalError>> {
         let drafts = events.into_iter().map(|event| Draft::agent(&self.task, &self.agent, event));
-        self.services.journal.append(drafts.collect()).await
+        // At once, so that the future has no room for events by value.
+        let drafts: Vec<_> = drafts.collect();
+        async move {
+            // Held until the append is acknowledged: whoever withdraws the right waits for that.
+            let recording = self.right.begin().await;
+            let Some(_recording) = recording else { return Err(JournalError::Closed) };
+            self.services.journal.append(drafts).await
+        }
     }
 }
 

@@ -59,11 +59,15 @@ pub(super) async fn run(
         let has_rested = |call: &PendingCall| context.answers.waits.before(&call.key).is_some();
         let waits = group.iter().any(|call| delegates(call) || has_rested(call));
         let has_waited = Arc::new(AtomicBool::new(false));
-        let slot_return = match group.len() {
-            1 => SlotReturn::AtOnce,
-            _ => SlotReturn::AfterGroup(has_waited.clone()),
+        let of_group;
+        let context = match group.len() {
+            1 => context,
+            _ => {
+                let slot_return = SlotReturn::AfterGroup(has_waited.clone());
+                of_group = StepContext { slot_return, ..context.clone() };
+                &of_group
+            }
         };
-        let context = &StepContext { slot_return, ..context.clone() };
         if group.iter().any(|call| may_change_files(context, call)) {
             context.surroundings.may_change_files(Some(&context.agent)).await;
         }

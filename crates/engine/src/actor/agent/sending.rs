@@ -126,7 +126,7 @@ impl Agent {
             message: outgoing.message,
             changes: sending.changes,
             announcement: announcement.flatten(),
-            request,
+            request: Box::new(request),
             briefing,
             expected_tokens: sending.expected_tokens,
             call_ids: state.machine.call_ids(),

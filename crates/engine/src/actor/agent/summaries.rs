@@ -59,7 +59,8 @@ impl Agent {
         state.aheads += 1;
         let number = state.aheads;
         let (covered, paid) = (Covered::by(&due), source.clone());
-        state.ahead = Some(SummaryAhead { number, layer, covered, source: paid, answer: None });
+        let ahead = SummaryAhead { number, layer, covered, source: paid, answer: None };
+        state.ahead = Some(Box::new(ahead));
         let (durable, announced) = oneshot::channel();
         let myself = myself.clone();
         let body = compaction_step::prepare(self.context(state), announced, due, source);
@@ -93,7 +94,8 @@ impl Agent {
     /// Puts the summary that was written ahead into the view, or drops it.
     pub(super) fn take_ahead(&self, myself: &ActorRef<AgentMsg>, state: &mut State) {
         let ahead = state.ahead.take_if(|ahead| ahead.answer.is_some());
-        let Some(SummaryAhead { layer, covered, answer: Some(answer), .. }) = ahead else { return };
+        let Some(ahead) = ahead else { return };
+        let SummaryAhead { layer, covered, answer: Some(answer), .. } = *ahead else { return };
         let context = self.context(state);
         let held = Held::new(state.machine.view().clone(), &state.machine);
         self.start(myself, state, compaction_step::apply(context, layer, covered, answer, held));

@@ -165,6 +165,7 @@ impl Calls<'_> {
         let cancel = CancellationToken::new();
         let mut payer = Payer::Summary { meter: self.meter, expected_tokens };
         let (services, service, permits) = (self.services, self.service, self.permits);
+        let request = Box::new(request);
         let call = model_call::call(services, service, request, permits, &mut payer, &cancel);
         match within(deadline, call).await? {
             Ok(answered) => Ok(Ok(answered.reply)),
