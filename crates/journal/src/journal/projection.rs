@@ -144,8 +144,8 @@ impl Projection {
             view.stale = true;
             self.failed.get_or_insert((agent.clone(), error));
         }
-        view.messages.clear();
-        view.log.clear();
+        // Most agents are idle most of the time: then they hold no buffers.
+        (view.messages, view.log) = (Vec::new(), Vec::new());
         if view.ended {
             self.open -= usize::from(view.files.is_some());
             self.ended.insert(agent.clone(), view.lengths(&self.paths, agent));

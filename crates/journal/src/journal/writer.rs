@@ -53,7 +53,7 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// The longest time for which observers may put off work that is not urgent: too short to be
 /// noticed by the reader of a log, and long enough that several batches share one write of a busy
 /// agent's files.
-pub const CATCH_UP_AFTER: Duration = Duration::from_millis(50);
+pub const CATCH_UP_AFTER: Duration = Duration::from_millis(200);
 
 type Reply = Result<Vec<SharedRecord>, JournalError>;
 
