@@ -47,7 +47,7 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
         }
         let is_detached = runtime.block_on(async {
             tokio::select! {
-                () = view.follow(updates) => false,
+                _ = view.follow(updates) => false,
                 _ = tokio::signal::ctrl_c() => true,
             }
         });
@@ -68,7 +68,7 @@ fn ended(project: &Project, run: &RecordedRun) -> Exit {
         return refusal::refused(&project.flags(), Some(run), &error);
     }
     if let Some(completed) = state.completed() {
-        return drive::ended(project, run, &state, completed);
+        return drive::ended(project, run, &state, completed, None);
     }
     let (id, cause) = (run.name(), state.paused_cause());
     match state.paused_reason() {

@@ -28,7 +28,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::journal::cut::Cut;
 use crate::journal::source::RecordedRun;
 use crate::printable;
-use crate::report;
+use crate::report::{self, evidence::Evidence};
 use crate::run::{GivenUp, Options, Run, StartError};
 use crate::run_state::RunState;
 use crate::show::status::Status;
@@ -176,7 +176,7 @@ async fn drive_once(
     };
     // The state before this process, which the status counts on.
     let before = run.filter(|_| !shown.json).map(|run| run.state(|_| {}).0);
-    let screen = shown.screen.clone();
+    let (screen, is_new) = (shown.screen.clone(), run.is_none());
     let run = match starting.await {
         Ok(run) => run,
         Err(error) => return Driven::Over(refused(project, run, &error)),
@@ -200,25 +200,31 @@ async fn drive_once(
     };
     let printing = client.updates(run.began(), parts).map(|updates| {
         let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
-        LiveView::new(printer, screen.clone(), status).with_deltas(deltas).show(updates)
+        let view = LiveView::new(printer, screen.clone(), status).with_deltas(deltas);
+        // A summary follows, and a new run is seen from its first record on.
+        let view = if is_new && !shown.json { view.with_evidence() } else { view };
+        view.show(updates)
     });
     let heard = Heard::default();
     let listening = tokio::spawn(listen(signals, client, heard.clone(), screen.clone()));
     let remote = run.remote();
     let end = run.wait().await;
-    let printed = match printing {
+    let viewed = match printing {
         // The printing ends by itself after the last event. A slow reader of the output can delay
         // it.
-        Ok(printing) => printing.await.unwrap_or(Exit::Done),
-        Err(_) => Exit::Done,
+        Ok(printing) => printing.await.ok(),
+        Err(_) => None,
     };
+    let (printed, evidence) =
+        viewed.map_or((Exit::Done, None), |viewed| (viewed.exit, viewed.evidence));
     listening.abort();
     screen.clear();
     Driven::Over(match end {
         RunEnd::Completed(_) if shown.json && printed != Exit::Done => printed,
         RunEnd::Completed(completed) if shown.json => Exit::of(completed.record()),
         RunEnd::Completed(completed) => {
-            ended(project, &recorded, completed.state(), completed.record())
+            let (state, record) = (completed.state(), completed.record());
+            ended(project, &recorded, state, record, evidence)
         }
         RunEnd::Paused(paused) => {
             let why = format!("run {id} paused: {}", printable::line(&paused.reason));
@@ -250,14 +256,16 @@ async fn drive_once(
     })
 }
 
-/// Prints the summary of a run that has ended.
+/// Prints the summary of a run that has ended. Without its evidence, that is read from the records.
 pub(super) fn ended(
     project: &Project,
     run: &RecordedRun,
     state: &RunState,
     completed: &RunCompleted,
+    evidence: Option<Evidence>,
 ) -> Exit {
-    match say(&summary(project, run, state)) {
+    let evidence = evidence.or_else(|| evidence::for_summary(run));
+    match say(&summary(project, run, state, evidence)) {
         Exit::Done => Exit::of(completed),
         disk => disk,
     }
@@ -279,9 +287,13 @@ pub(super) fn refused(project: &Project, run: Option<&RecordedRun>, error: &Star
 }
 
 /// Formats the result for people, with the commands that show more.
-fn summary(project: &Project, run: &RecordedRun, state: &RunState) -> String {
+fn summary(
+    project: &Project,
+    run: &RecordedRun,
+    state: &RunState,
+    evidence: Option<Evidence>,
+) -> String {
     let id = run.name();
-    let evidence = evidence::for_summary(run);
     let text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
     let mut text = folded(&text, Stream::Out);
     let flags = project.flags();

@@ -15,6 +15,7 @@ use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::{JournalError, stamp};
+use crate::report::evidence::{Evidence, EvidenceFold};
 use crate::run::delta_feed::DeltaLine;
 use crate::show::status::Status;
 
@@ -24,6 +25,15 @@ const REDRAW: Duration = Duration::from_millis(200);
 /// The pause between two lines of totals where no status area is drawn.
 const TOTALS: Duration = Duration::from_secs(60);
 
+/// How the view of a run ended.
+#[derive(Debug)]
+pub(super) struct Viewed {
+    /// How the printing ended.
+    pub(super) exit: Exit,
+    /// The evidence of the whole run, if it was folded to the end of the run.
+    pub(super) evidence: Option<Evidence>,
+}
+
 /// The view of a run that this process drives or that it follows.
 pub(super) struct LiveView {
     printer: Printer,
@@ -32,6 +42,8 @@ pub(super) struct LiveView {
     status: Option<Status>,
     /// Prints the texts of models, if somebody wants to read them.
     deltas: Option<Deltas>,
+    /// The evidence so far, if a summary follows and the view sees the run from its first record on.
+    evidence: Option<EvidenceFold>,
     /// The spawns of one parent that are printed as one line.
     spawns: Vec<SharedRecord>,
     /// True if they have waited for a whole pause between two drawings.
@@ -40,7 +52,8 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
-        Self { printer, screen, status, deltas: None, spawns: Vec::new(), has_waited: false }
+        let (deltas, evidence, spawns) = (None, None, Vec::new());
+        Self { printer, screen, status, deltas, evidence, spawns, has_waited: false }
     }
 
     /// Prints the texts of models too, if there is a printer for them.
@@ -48,16 +61,22 @@ impl LiveView {
         Self { deltas, ..self }
     }
 
+    /// Folds the evidence too, so that a summary need not read the records again. The view must see all of them.
+    pub(super) fn with_evidence(self) -> Self {
+        Self { evidence: Some(EvidenceFold::default()), ..self }
+    }
+
     /// Prints events until the run ends or pauses: as JSON on stdout, or as lines for people on
     /// stderr. Uses a thread of its own, because a slow reader must not delay the run.
-    pub(super) fn show(mut self, updates: Updates) -> oneshot::Receiver<Exit> {
+    pub(super) fn show(mut self, updates: Updates) -> oneshot::Receiver<Viewed> {
         let (ended, shown) = oneshot::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(self.follow(updates));
+                let is_whole = runtime.block_on(self.follow(updates));
+                let evidence = self.evidence.filter(|_| is_whole).map(EvidenceFold::finish);
                 // The receiver may be gone already.
-                let _ = ended.send(self.printer.end());
+                let _ = ended.send(Viewed { exit: self.printer.end(), evidence });
             }
         });
         shown
@@ -90,21 +109,21 @@ impl LiveView {
         Ok(())
     }
 
-    /// Shows events until the last one, or until nothing more can be printed.
-    pub(super) async fn follow(&mut self, mut updates: Updates) {
+    /// Shows events until the last one, or until nothing more can be printed. Returns true if it has seen the end of
+    /// the run.
+    pub(super) async fn follow(&mut self, mut updates: Updates) -> bool {
+        let mut is_whole = false;
         let mut redraw = tokio::time::interval(REDRAW);
         let mut totals = tokio::time::interval_at(Instant::now() + TOTALS, TOTALS);
         loop {
             let goes_on = tokio::select! {
                 next = updates.next() => match next {
-                    Ok(Some(Update::Record(record))) => self.take(record),
+                    Ok(Some(Update::Record(record))) => {
+                        is_whole = matches!(record.event, Event::RunCompleted(_));
+                        self.take(record)
+                    }
                     Ok(Some(Update::Part(part))) => {
-                        if let (Some(status), DeltaLine::Printed { agent, printed }) = (&mut self.status, &*part) {
-                            status.note_printed(agent, printed);
-                        }
-                        if let Some(deltas) = &mut self.deltas {
-                            deltas.take(&part, |_| true);
-                        }
+                        self.take_part(&part);
                         true
                     }
                     Ok(Some(Update::NoParts(reason))) => {
@@ -117,8 +136,18 @@ impl LiveView {
                 _ = totals.tick() => self.print_totals(),
             };
             if !goes_on {
-                return;
+                return is_whole;
             }
+        }
+    }
+
+    /// Shows what is not recorded.
+    fn take_part(&mut self, part: &DeltaLine) {
+        if let (Some(status), DeltaLine::Printed { agent, printed }) = (&mut self.status, part) {
+            status.note_printed(agent, printed);
+        }
+        if let Some(deltas) = &mut self.deltas {
+            deltas.take(part, |_| true);
         }
     }
 
@@ -126,6 +155,9 @@ impl LiveView {
     fn take(&mut self, record: SharedRecord) -> bool {
         if let Some(status) = &mut self.status {
             status.apply(&record);
+        }
+        if let Some(evidence) = &mut self.evidence {
+            evidence.apply(&record);
         }
         let groups = self.printer.groups(&record);
         let is_same =

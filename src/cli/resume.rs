@@ -280,7 +280,7 @@ fn finished(
         false => "the run has ended: nothing is left to do".to_owned(),
     });
     if !verb.json {
-        return drive::ended(project, run, state, completed);
+        return drive::ended(project, run, state, completed, None);
     }
     let mut last = None;
     let _ = run.state(|record| last = Some(record.clone()));
