@@ -86,11 +86,21 @@ fn foreign<T>(code: impl FnOnce() -> Result<T, TemplateError>) -> Result<T, Temp
     })
 }
 
+/// Returns true if a text is a template without a tag, which renders to itself and reads no names: the tags of
+/// the syntax all begin with a brace.
+#[must_use]
+pub fn is_plain(template: &str) -> bool {
+    !template.contains('{')
+}
+
 /// Renders a template with the fields of the object `values`.
 ///
 /// # Errors
 /// Returns an error if the template cannot be parsed or uses a value that is not defined.
 pub fn render(template: &str, values: impl Into<Known>) -> Result<String, TemplateError> {
+    if is_plain(template) && template.len() <= meter::MOST_MADE {
+        return Ok(template.to_owned());
+    }
     let Known(values) = values.into();
     foreign(|| Ok(bounds::render(&ENVIRONMENT, template, values)?))
 }
@@ -133,6 +143,9 @@ fn defined(expression: &str, values: Cell) -> Result<Cell, TemplateError> {
 /// Returns an error if the template cannot be parsed, or if it uses a filter, a test or another
 /// template that does not exist.
 pub fn names_in_template(template: &str) -> Result<BTreeSet<String>, TemplateError> {
+    if is_plain(template) {
+        return Ok(BTreeSet::new());
+    }
     foreign(|| {
         bounds::check_depth(template, false)?;
         let parsed = ENVIRONMENT.template_from_str(template)?;
@@ -212,6 +225,18 @@ mod tests {
         assert!(render("{{ nobody }}", &values).is_err());
         let error = render("a\n{{ x", &values).expect_err("not closed");
         assert_eq!(error.line, 2);
+    }
+
+    #[test]
+    fn a_text_without_tags_is_what_it_is() {
+        for text in ["", "a", "a\r\n\n", "# for x in y\n## b #}", "%} }} x \u{1f600}\n"] {
+            assert!(is_plain(text));
+            assert_eq!(render(text, &json!({})).as_deref(), Ok(text));
+            let known = Known::from(&json!({})).0;
+            let engine = bounds::render(&ENVIRONMENT, text, known);
+            assert_eq!(engine.ok().as_deref(), Some(text), "it is what the engine makes of it");
+            assert_eq!(names_in_template(text), Ok(BTreeSet::new()));
+        }
     }
 
     #[test]

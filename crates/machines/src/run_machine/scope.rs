@@ -113,10 +113,14 @@ impl Scope<'_> {
     /// # Errors
     /// Returns the key whose template cannot be rendered, with the error.
     pub fn program(&self, task: &TaskSpec) -> Result<Program, (&'static str, TemplateError)> {
-        let values = self.values(task).known();
         match &task.work {
             Work::Agent { agent, prompt } => {
-                let mut prompt = template::render(prompt, &values).map_err(|e| ("prompt", e))?;
+                // A text without tags needs no values.
+                let values = match template::is_plain(prompt) {
+                    true => Known::default(),
+                    false => self.values(task).known(),
+                };
+                let mut prompt = template::render(prompt, values).map_err(|e| ("prompt", e))?;
                 if prompt.trim().is_empty() {
                     // Providers refuse a message without text.
                     return Err(("prompt", wrong("the rendered text is blank")));
@@ -125,7 +129,10 @@ impl Scope<'_> {
                 let prompt = task.acceptance.ask(prompt);
                 Ok(Program::Model { agent: agent.clone(), prompt: prompt.into() })
             }
-            Work::Command { run } => Ok(Program::Command(self.command(task, run, &values)?)),
+            Work::Command { run } => {
+                let values = self.values(task).known();
+                Ok(Program::Command(self.command(task, run, &values)?))
+            }
             Work::Approval(_) => Err(("approval", wrong("an approval has no agent"))),
             Work::Graph { .. } => Err(("workflow", wrong("a sub-graph has no program of its own"))),
         }

@@ -13,7 +13,7 @@ use minijinja::{Error, ErrorKind};
 
 /// The most bytes that one evaluation may make, and the most that one of its steps may look at. A prompt of
 /// a tenth fits no model.
-const MOST_MADE: usize = 64 << 20;
+pub(super) const MOST_MADE: usize = 64 << 20;
 
 /// The most bytes that one evaluation may look at: about two seconds of work. A report of
 /// 400 kB may go through all of it 5,000 times.

@@ -7,6 +7,8 @@
 mod parse;
 mod values;
 
+use std::cell::LazyCell;
+use std::ops::Deref;
 use std::time::Duration;
 
 use globset::GlobMatcher;
@@ -126,6 +128,10 @@ struct Text {
 }
 
 impl Text {
+    fn is_plain(&self) -> bool {
+        !self.is_expression && template::is_plain(&self.source)
+    }
+
     fn value(&self, values: &Value) -> Result<Value, ScriptError> {
         let value = if self.is_expression {
             template::evaluate(&self.source, values)
@@ -191,6 +197,12 @@ impl Script {
         parse::script(text)
     }
 
+    /// Returns true if no rule looks at the conversation, the system prompt or the tools.
+    #[must_use]
+    pub fn reads_nothing(&self) -> bool {
+        self.rules.iter().all(|rule| rule.last_tool.is_none() && rule.reads_nothing())
+    }
+
     /// Returns the rules, numbered from 1, whose `agent` matches none of these names.
     pub fn rules_for_nobody<'a>(
         &self,
@@ -211,12 +223,13 @@ impl Script {
     /// Returns an error if no rule matches (with the place of the script's first character) or if a
     /// template of the matching rule cannot be rendered.
     pub fn reply(&self, scene: &Scene<'_>) -> Result<ScriptReply, ScriptError> {
-        let base = values::of(scene);
+        let base = LazyCell::new(|| values::of(scene));
         for rule in &self.rules {
-            let last_tool = base["last"].as_array().and_then(|last| last.last());
-            let last_tool = last_tool.and_then(|last| last["tool"].as_str());
-            if !rule.fits(scene, last_tool) {
+            if !rule.fits(scene, &base) {
                 continue;
+            }
+            if rule.reads_nothing() {
+                return rule.reply(scene.turn, Value::Null);
             }
             if let Some(values) = rule.admit(&base)? {
                 return rule.reply(scene.turn, values);
@@ -229,11 +242,23 @@ impl Script {
 }
 
 impl Rule {
-    /// Returns true if the conditions that need no expression hold.
-    fn fits(&self, scene: &Scene<'_>, last_tool: Option<&str>) -> bool {
+    /// Returns true if the conditions that need no expression hold. The values of the scene are made only for a
+    /// rule that looks at them.
+    fn fits(&self, scene: &Scene<'_>, base: &impl Deref<Target = Value>) -> bool {
+        let is_last = |tool: &str| {
+            let last = base["last"].as_array().and_then(|last| last.last());
+            last.and_then(|last| last["tool"].as_str()) == Some(tool)
+        };
         self.agent.as_ref().is_none_or(|glob| glob.is_match(scene.agent))
             && self.turns.is_none_or(|(from, to)| (from..=to).contains(&scene.turn))
-            && self.last_tool.as_deref().is_none_or(|tool| last_tool == Some(tool))
+            && self.last_tool.as_deref().is_none_or(is_last)
+    }
+
+    /// Returns true if the reply is the same whatever stands in the conversation.
+    fn reads_nothing(&self) -> bool {
+        let Self { when, lets, say, calls, .. } = self;
+        let has_values = when.is_some() || !lets.is_empty() || !calls.is_empty();
+        !has_values && say.as_ref().is_none_or(Text::is_plain)
     }
 
     /// Returns the values for the rule's templates, or `None` if its `when` does not hold.

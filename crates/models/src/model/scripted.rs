@@ -26,16 +26,16 @@ impl Scripted {
     }
 
     fn play(&self, request: &Request) -> Result<ScriptReply, ScriptError> {
-        let messages = request.messages();
-        let scene = Scene {
-            agent: request.agent.as_str(),
-            agent_id: request.agent_id.as_str(),
-            turn: request.turn,
-            system: &request.system(),
-            messages: &messages,
-            tools: &if request.no_calls { Vec::new() } else { offered(request) },
-        };
-        self.script.reply(&scene)
+        let Request { agent, agent_id, turn, .. } = request;
+        let (agent, agent_id, turn) = (agent.as_str(), agent_id.as_str(), *turn);
+        if self.script.reads_nothing() {
+            // Then the request is not parsed.
+            let (system, messages, tools) = Default::default();
+            return self.script.reply(&Scene { agent, agent_id, turn, system, messages, tools });
+        }
+        let (system, messages) = (&request.system(), &request.messages());
+        let tools = &if request.no_calls { Vec::new() } else { offered(request) };
+        self.script.reply(&Scene { agent, agent_id, turn, system, messages, tools })
     }
 }
 
