@@ -81,8 +81,9 @@ mod unasked;
 mod validity;
 mod values;
 
-use std::collections::HashSet;
 use std::time::Duration;
+
+use ahash::HashSet;
 
 pub use self::action::CancelTarget;
 pub use self::action::{Action, Finish, Haste, Made};
@@ -130,7 +131,7 @@ desk::desks! {
         /// The tasks that need a decision.
         agenda: Agenda = Agenda::new(&settings.plan, &start.state),
         /// The tasks with a change on its way to the journal, by place in the plan.
-        proposed: HashSet<usize> = HashSet::new(),
+        proposed: HashSet<usize> = HashSet::default(),
         /// The fold of the run's records so far.
         state: RunState = start.state,
         settings: Settings = settings,

@@ -4,8 +4,10 @@
 //! Pure. It is derived from the plan and the state and updated one change at a time, so no decision
 //! has to search for its tasks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
+
+use ahash::HashMap;
 
 use crate::plan::{Plan, Readiness, Standing, Tally};
 use crate::run_state::RunState;

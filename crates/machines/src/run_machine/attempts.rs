@@ -3,7 +3,7 @@
 
 mod answers;
 
-use std::collections::HashMap;
+use ahash::HashMap;
 
 use super::decision::Decision;
 use super::desk::Desk;
@@ -50,7 +50,7 @@ impl Attempts {
     /// Makes the attempts of a run whose chance has this seed.
     pub(super) fn new(seed: u64) -> Self {
         let chance = fastrand::Rng::with_seed(seed);
-        Self { checking: HashMap::new(), judged: HashMap::new(), chance }
+        Self { checking: HashMap::default(), judged: HashMap::default(), chance }
     }
 
     /// Returns true if the output of a task is being checked.

@@ -5,8 +5,9 @@
 //! does not fit goes back to the child, in the same conversation, as that of a task does. Everything
 //! follows from the records: a resumed run compares again the answers that no parent has.
 
-use std::collections::HashMap;
 use std::time::Duration;
+
+use ahash::HashMap;
 
 use super::decision::{self, Decision};
 use super::desk::Desk;

@@ -7,7 +7,7 @@
 //! one share together. Tasks that an agent proposed and about which no person was asked, whose agents
 //! count as children, use the share of the task of that agent, as if it had delegated the work.
 
-use std::collections::{HashMap, HashSet};
+use ahash::{HashMap, HashSet};
 
 /// The shares of a run. Tasks are named by their place in the plan.
 #[derive(Clone, Debug, Default)]

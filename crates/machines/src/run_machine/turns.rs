@@ -7,7 +7,9 @@
 //! searched: what waits is kept in the order in which it is served.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use ahash::HashMap;
 
 /// Those who take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,7 +59,7 @@ struct Class<W> {
 
 impl<C, W> Default for Turns<C, W> {
     fn default() -> Self {
-        Self { latest: HashMap::new(), count: 0, classes: BTreeMap::new() }
+        Self { latest: HashMap::default(), count: 0, classes: BTreeMap::new() }
     }
 }
 
@@ -70,7 +72,7 @@ impl<C: Copy + Ord, W: Copy + Ord> Turns<C, W> {
     /// Adds work that waits.
     pub(super) fn insert(&mut self, class: C, owner: Owner, work: W) {
         let turn = self.latest(owner);
-        let none = || Class { waiting: HashMap::new(), order: BTreeSet::new() };
+        let none = || Class { waiting: HashMap::default(), order: BTreeSet::new() };
         let class = self.classes.entry(class).or_insert_with(none);
         class.waiting.entry(owner).or_default().insert(work);
         class.order.insert((turn, owner));
