@@ -110,8 +110,8 @@ impl Machine {
     pub fn new(spawned: AgentSpawned, max_turns: u32) -> Self {
         let mut view = View::default();
         if let Program::Model { prompt, .. } = &spawned.program {
-            let pushed = view.push_task(Json::encode(&Message::user(prompt.beginning())));
-            debug_assert!(pushed.is_ok(), "our own message decodes");
+            let message = Message::user(prompt.beginning());
+            view.push_task_read(Json::encode(&message), &message);
         }
         Self {
             spawned,

@@ -40,7 +40,7 @@ pub struct Piece {
     /// Offset at which a cache breakpoint can be inserted; absent if the protocol has none or the
     /// last block may not have one.
     pub mark_at: Option<usize>,
-    /// Number of content blocks.
+    /// Number of content blocks, in a protocol that has cache breakpoints.
     pub blocks: usize,
 }
 
@@ -262,8 +262,8 @@ pub fn canonical_head(_spec: &ModelSpec, system: &str, tools: &[ToolSpec]) -> He
 /// Renders a message unchanged, in the Anthropic block form.
 #[must_use]
 pub fn canonical_piece(message: &Json) -> Piece {
-    let blocks = message.decode::<Message>().map_or(1, |m| m.content.len());
-    Piece { bytes: message.to_bytes(), mark_at: None, blocks }
+    // Without breakpoints nobody asks for the number of blocks.
+    Piece { bytes: message.to_bytes(), mark_at: None, blocks: 1 }
 }
 
 impl Request {

@@ -5,6 +5,7 @@
 
 pub mod media;
 mod read;
+pub mod scan;
 
 use std::borrow::Cow;
 use std::fmt;

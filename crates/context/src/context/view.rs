@@ -157,8 +157,15 @@ impl View {
     /// # Errors
     /// Returns an error if `json` is not a message.
     pub fn push_task(&mut self, json: Json) -> Result<(), serde_json::Error> {
+        let message = Message::read(json.as_str())?;
+        self.push_task_read(json, &message);
+        Ok(())
+    }
+
+    /// Does the same with a prompt that the caller has read: `message` is what `json` says.
+    pub fn push_task_read(&mut self, json: Json, message: &Message) {
         self.has_task = self.next_message == 0;
-        self.push(json)
+        self.push_read(json, message);
     }
 
     /// Appends a user message that only asks the model to continue: the active request stays the

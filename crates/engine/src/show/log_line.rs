@@ -413,14 +413,22 @@ fn describe_result(finished: &ToolFinished, out: &mut String) -> std::fmt::Resul
         #[serde(borrow, default)]
         content: Option<&'a RawValue>,
     }
-    let peek = serde_json::from_str::<Peek<'_>>(finished.block.as_str());
-    let raw = peek.ok().and_then(|peek| peek.content).map_or("\"\"", RawValue::get);
+    let block = finished.block.as_str();
+    let as_usual = peek::content_of(block).and_then(|raw| Some((raw, peek::decoded_len(raw)?)));
+    let (raw, length) = match as_usual {
+        Some((raw, length)) => (raw, Some(length)),
+        None => {
+            let peek = serde_json::from_str::<Peek<'_>>(block);
+            let raw = peek.ok().and_then(|peek| peek.content).map_or("\"\"", RawValue::get);
+            (raw, peek::decoded_len(raw))
+        }
+    };
     let status = match finished.status {
         ToolStatus::Ok => "ok",
         ToolStatus::Error => "failed",
         ToolStatus::Unknown => "interrupted",
     };
-    let (line, length) = match peek::first_line_of(raw, QUOTED).zip(peek::decoded_len(raw)) {
+    let (line, length) = match peek::first_line_of(raw, QUOTED).zip(length) {
         Some(known) => known,
         None => {
             let text = first_text(raw);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::assembly::MessageAssembly;
-use crate::message::{Block, Json, Message};
+use crate::message::{Block, Json, Message, scan};
 use crate::model::http::{
     Endpoint, EndpointError, Optional, Transport, is_closed, judge_schema, sendable_input,
     with_extra,
@@ -334,9 +334,11 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
         #[serde(borrow)]
         cache_control: Option<&'a RawValue>,
     }
-    let outer: Outer<'_> = serde_json::from_str(message).ok()?;
-    let end = |raw: &RawValue| {
-        let raw = raw.get();
+    let blocks = scan::blocks(message).or_else(|| {
+        let outer: Outer<'_> = serde_json::from_str(message).ok()?;
+        Some(outer.content.into_iter().map(RawValue::get).collect())
+    })?;
+    let end = |raw: &str| {
         // The block is a slice of the message, so the difference of the addresses is its offset.
         let offset = (raw.as_ptr() as usize).checked_sub(message.as_ptr() as usize);
         let at = offset.map(|offset| offset + raw.len() - 1);
@@ -364,7 +366,7 @@ fn block_ends(message: &str) -> Option<Vec<BlockEnd>> {
             },
         }
     };
-    Some(outer.content.into_iter().map(end).collect())
+    Some(blocks.into_iter().map(end).collect())
 }
 
 /// Returns the parts of the request body: the head, the messages joined by commas with the marks

@@ -88,6 +88,10 @@ impl Rendering {
                 piece: render(message.json()),
             });
             pieces.push(rendered.piece.clone());
+            if self.0.is_empty() {
+                // A list that grows by itself takes room for four, and many agents never need it.
+                self.0.reserve_exact(1);
+            }
             self.0.push(rendered);
         }
         self.0.truncate(slots);

@@ -109,7 +109,7 @@ pub fn estimate(text: &str) -> u64 {
             let letters = scan.letters(&bytes[at..]);
             (at, cost) = (at + letters.0, cost + letters.1);
         } else if byte.is_ascii() {
-            (at, cost) = (at + 1, cost + scan.step(char::from(*byte)));
+            (at, cost) = (at + 1, cost + scan.ascii(*byte));
         } else {
             let Some(c) = text[at..].chars().next() else { break };
             (at, cost) = (at + c.len_utf8(), cost + scan.step(c));
@@ -153,6 +153,24 @@ enum Last {
     Foreign,
 }
 
+/// The kinds of the ASCII characters; a blank is a space here.
+const KINDS: [Last; 128] = {
+    let mut kinds = [Last::Sign; 128];
+    let mut at = 0;
+    while at < 128 {
+        kinds[at] = match at as u8 {
+            b'a'..=b'z' => Last::Lower,
+            b'A'..=b'Z' => Last::Upper,
+            b'0'..=b'9' => Last::Digit,
+            b' ' | b'\t' => Last::Space,
+            b'\n' | b'\r' => Last::Line,
+            _ => Last::Sign,
+        };
+        at += 1;
+    }
+    kinds
+};
+
 struct Scan {
     last: Last,
     before: char,
@@ -182,14 +200,24 @@ impl Scan {
         (taken, cost)
     }
 
+    /// Takes an ASCII character, of which most texts consist.
+    #[inline]
+    fn ascii(&mut self, byte: u8) -> u64 {
+        let (kind, c) = (KINDS[usize::from(byte & 127)], char::from(byte));
+        let (last, cost) = match kind {
+            Last::Lower | Last::Upper => (kind, self.letter(c, kind)),
+            Last::Digit => (kind, self.digit()),
+            Last::Space => self.blank(c),
+            Last::Line => (kind, self.line()),
+            _ => (Last::Sign, self.sign(c)),
+        };
+        (self.last, self.before) = (last, c);
+        cost
+    }
+
     fn step(&mut self, c: char) -> u64 {
         let (last, cost) = match c {
-            'a'..='z' => (Last::Lower, self.letter(c, Last::Lower)),
-            'A'..='Z' => (Last::Upper, self.letter(c, Last::Upper)),
-            '0'..='9' => (Last::Digit, self.digit()),
-            ' ' | '\t' => self.blank(c),
-            '\n' | '\r' => (Last::Line, self.line()),
-            _ if c.is_ascii() => (Last::Sign, self.sign(c)),
+            '\0'..='\x7f' => return self.ascii(c as u8),
             'À'..='ɏ' | 'Ḁ'..='ỿ' => (Last::Lower, ACCENTED + self.letter(c, Last::Lower)),
             _ if c == self.before => (Last::Foreign, foreign(c).min(REPEATED)),
             _ => (Last::Foreign, foreign(c)),

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use super::words::first_line;
+use crate::message::scan::plain;
 
 /// Bytes that are read first, escapes included: enough for most first lines and the start of the
 /// second.
@@ -31,9 +32,12 @@ fn beginning(raw: &str) -> Option<String> {
     if inner.len() <= 2 * PEEK {
         return None;
     }
-    let mut end = 0;
+    let (mut end, bytes) = (0, inner.as_bytes());
     while end < PEEK {
-        end += if inner.as_bytes().get(end)? == &b'\\' { escape(inner.get(end..)?)?.1 } else { 1 };
+        end += plain(bytes.get(end..PEEK)?);
+        if end < PEEK {
+            end += escape(inner.get(end..)?)?.1;
+        }
     }
     let begin = inner.get(..inner.floor_char_boundary(end))?;
     serde_json::from_str(&format!("\"{begin}\"")).ok()
@@ -42,20 +46,37 @@ fn beginning(raw: &str) -> Option<String> {
 /// Returns the length of the decoded text, in bytes.
 pub(super) fn decoded_len(raw: &str) -> Option<usize> {
     let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    let (mut length, mut rest) = (0, inner);
-    // Everything before an escape is as long as it looks. Escapes are too dense for a search that is quick on long
-    // stretches.
-    while let Some(plain) = rest.bytes().position(|byte| byte == b'\\') {
-        let (decoded, raw) = escape(&rest[plain..])?;
-        length += plain + decoded;
-        rest = rest.get(plain + raw..).unwrap_or_default();
+    let (mut length, mut at) = (0, 0);
+    while at < inner.len() {
+        // Everything before an escape is as long as it looks.
+        let plain = plain(&inner.as_bytes()[at..]);
+        (length, at) = (length + plain, at + plain);
+        if at < inner.len() {
+            let (decoded, raw) = escape(inner.get(at..)?)?;
+            (length, at) = (length + decoded, at + raw);
+        }
     }
-    Some(length + rest.len())
+    Some(length)
+}
+
+/// Returns the text of a tool's result with its quotes, if the block has the form in which callsheet writes it. A
+/// text is not looked through for its end: of what it is taken for, [`decoded_len`] finds out.
+pub(super) fn content_of(block: &str) -> Option<&str> {
+    let id = block.strip_prefix(r#"{"type":"tool_result","tool_use_id":""#)?;
+    let (id, content) = id.split_once('"')?;
+    let content = content.strip_prefix(r#","content":"#)?.strip_suffix('}')?;
+    let content = content.strip_suffix(r#","is_error":true"#).unwrap_or(content);
+    let is_text = content.len() > 1 && content.starts_with('"') && content.ends_with('"');
+    (is_text && !id.contains('\\')).then_some(content)
 }
 
 /// Returns two lengths in bytes: of the character that an escape stands for, and of the escape
-/// itself. A character outside the basic plane counts with both halves of its escape.
+/// itself; `None` if there is none. A character outside the basic plane counts with both halves of its escape.
 fn escape(text: &str) -> Option<(usize, usize)> {
+    if !text.starts_with('\\') {
+        // A quote within a text is its end.
+        return None;
+    }
     if text.as_bytes().get(1) != Some(&b'u') {
         return Some((1, 2));
     }

@@ -59,6 +59,10 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
     if probe.is_empty() {
         return Ok(Text::Shown("(empty file)".to_owned()));
     }
+    let probe = match whole(probe, window) {
+        Ok(text) => return Ok(Text::Shown(text)),
+        Err(probe) => probe,
+    };
     // A file that ended within the probe needs neither another read nor a buffer.
     let capacity = if probe.len() < BINARY_PROBE_BYTES { 0 } else { 64 * 1024 };
     let rest = file.take(if capacity == 0 { 0 } else { u64::MAX });
@@ -91,6 +95,18 @@ pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Tex
         shown.push_str(&format!("{line_break}... ({more} more lines)"));
     }
     Ok(Text::Shown(shown))
+}
+
+/// Returns the text of a short file whose window is all of it: most files that agents read are, and need no look at
+/// each line. Gives the bytes back if it is none.
+fn whole(bytes: Vec<u8>, window: Window) -> Result<String, Vec<u8>> {
+    const { assert!(BINARY_PROBE_BYTES <= MAX_CHARS, "so each of them may be shown") };
+    // A line more than there are ends.
+    let fits = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
+    if window.offset > 1 || bytes.len() >= BINARY_PROBE_BYTES || fits(&bytes) > window.limit {
+        return Err(bytes);
+    }
+    String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes)
 }
 
 /// One line, of which only as much is kept as could be shown.
