@@ -255,7 +255,8 @@ impl Run {
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
         parts.sandbox.add_to(&mut drafts);
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
-        let (state, unfinished) = (tracker.state().clone(), tracker.unfinished(&recorded));
+        let unfinished = tracker.unfinished(&recorded);
+        let state = tracker.into_state();
 
         let (mut gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         services::close_quotas(&mut gateways, state.quotas());
