@@ -109,7 +109,7 @@ fn scripted_agents() {
     exit code 1
     ");
     assert_snapshot!(agent("", "[[rules]]\nagent = 'a*'\nturn = 7\nsay = 'x'\n"), @r"
-    one  failed        0.0 s  invalid_request: script: line 1, column 1: no rule of the script matches agent `a` in turn 1
+    one  failed        0.0 s  invalid_request: script script.toml: line 1, column 1: no rule of the script matches agent `a` in turn 1
 
     run failed after 0.0 s: TOKENS
     what failed:  callsheet show RUN/one

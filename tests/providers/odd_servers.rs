@@ -76,15 +76,21 @@ fn path(wire: Wire) -> &'static str {
 async fn an_answer_from_a_wrong_address_names_the_address() {
     let page = "<!doctype html><html><title>Welcome</title></html>";
     for wire in Wire::BOTH {
-        for status in [200, 404] {
-            let answer = http(status, "text/html", page);
+        // A page says what it is by its content too.
+        let kinds = [(200, "text/html"), (404, "text/html"), (200, "application/json"), (200, "")];
+        for (status, kind) in kinds {
+            let answer = http(status, kind, page);
             let provider = Provider::script(vec![answer]).await;
             let base = provider.url_for(wire);
             let error = call(&*client(wire, endpoint(base.clone()))).await.expect_err("a page");
             let message = format!(
                 "the server answered {status} to POST {base}{path} with a web page, \"Welcome\"; \
-                 expected an event stream. Is `base_url` right? It is what stands before `{path}`",
-                path = path(wire)
+                 expected an event stream. Is `base_url` right? It is what stands before `{path}`{others}",
+                path = path(wire),
+                others = match status {
+                    200 => "; a proxy or a login page may answer in place of the provider",
+                    _ => "",
+                }
             );
             assert_eq!(error.message, message);
             let class = if status == 404 { ErrorClass::NotFound } else { ErrorClass::Fatal };

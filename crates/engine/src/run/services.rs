@@ -367,8 +367,8 @@ pub(super) fn client(spec: &ProviderSpec) -> Result<Arc<dyn Client>, StartError>
             let text = std::fs::read_to_string(script);
             let text = text.map_err(|error| failed(format!("{}: {error}", script.display())))?;
             let parsed = Script::parse(&text);
-            let script = parsed.map_err(|error| failed(format!("{}:{error}", script.display())))?;
-            Arc::new(Scripted::new(script))
+            let parsed = parsed.map_err(|error| failed(format!("{}:{error}", script.display())))?;
+            Arc::new(Scripted::new(parsed).of_file(script))
         }
     })
 }

@@ -241,6 +241,11 @@ impl Transport {
             let Some(chunk) = chunk.map_err(|error| self.disconnected(&error))? else {
                 return intake.end(deltas);
             };
+            // No stream and no document begins like that, whatever its type says.
+            if is_first && is_page(&HeaderMap::new(), &chunk) {
+                let asked = Asked::new("POST", &self.url, self.path);
+                return Err(answer::page(&chunk, response, self.idle_timeout, &asked).await);
+            }
             let fed = intake.feed(&chunk, deltas);
             deltas(Delta::Spent(intake.spent()));
             if fed? == 0 {

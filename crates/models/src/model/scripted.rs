@@ -4,6 +4,7 @@
 //! Everything around it is real: requests, tools, child agents, records. It never invents a reply:
 //! if no rule matches, the call fails.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::script::{Scene, Script, ScriptError, ScriptReply};
@@ -16,13 +17,21 @@ use crate::message::{Block, Json, Usage};
 #[derive(Clone, Debug)]
 pub struct Scripted {
     script: Arc<Script>,
+    /// The name of its file, for messages.
+    file: Option<Arc<str>>,
 }
 
 impl Scripted {
     /// Creates a model that uses this script for every agent.
     #[must_use]
     pub fn new(script: Script) -> Self {
-        Self { script: script.into() }
+        Self { script: script.into(), file: None }
+    }
+
+    /// Names the file of the script in errors.
+    #[must_use]
+    pub fn of_file(self, file: &Path) -> Self {
+        Self { file: file.file_name().map(|name| name.to_string_lossy().into()), ..self }
     }
 
     fn play(&self, request: &Request) -> Result<ScriptReply, ScriptError> {
@@ -46,9 +55,13 @@ impl Model for Scripted {
         deltas: DeltaSink<'a>,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let reply = self
-                .play(&request)
-                .map_err(|error| ModelError::new(ErrorClass::Fatal, format!("script: {error}")))?;
+            let reply = self.play(&request).map_err(|error| {
+                let message = match &self.file {
+                    Some(file) => format!("script {file}: {error}"),
+                    None => format!("script: {error}"),
+                };
+                ModelError::new(ErrorClass::Fatal, message)
+            })?;
             let usage = usage(&request, &reply);
             if !reply.delay.is_zero() {
                 tokio::time::sleep(reply.delay).await;

@@ -91,6 +91,19 @@ pub(super) fn with_waits(error: ModelError, headers: &HeaderMap) -> ModelError {
     }
 }
 
+/// Returns the error that a web page means, which comes in place of a reply with the status of one. `first` is its
+/// beginning, which was read already.
+pub(super) async fn page(
+    first: &[u8],
+    response: &mut Response,
+    patience: Duration,
+    asked: &Asked,
+) -> ModelError {
+    let mut body = BytesMut::from(&first[..first.len().min(ERROR_BYTES)]);
+    body.extend_from_slice(&beginning(response, ERROR_BYTES - body.len(), patience).await);
+    judge(response.status().as_u16(), response.headers(), &body, asked)
+}
+
 fn judge(status: u16, headers: &HeaderMap, body: &[u8], asked: &Asked) -> ModelError {
     let is_unknown = matches!(status, 404 | 405);
     let page = is_page(headers, body);
@@ -133,6 +146,9 @@ fn judge(status: u16, headers: &HeaderMap, body: &[u8], asked: &Asked) -> ModelE
     if status < 400 || is_unknown {
         let path = asked.path;
         message.push_str(&format!(". Is `base_url` right? It is what stands before `{path}`"));
+        if page && status < 400 {
+            message.push_str("; a proxy or a login page may answer in place of the provider");
+        }
     }
     ModelError { status: Some(status), message, ..error }
 }
@@ -240,7 +256,9 @@ mod tests {
         assert_eq!((error.class, error.status), (ErrorClass::NotFound, Some(404)));
         let error = error_of(200, Some(("content-type", "Text/HTML; charset=x")), "hello");
         let start = format!("the server answered 200 to POST {address} with a web page; ");
-        assert!(error.message.starts_with(&start) && error.message.ends_with(hint), "{error}");
+        let other = "; a proxy or a login page may answer in place of the provider";
+        let hints = format!("{hint}{other}");
+        assert!(error.message.starts_with(&start) && error.message.ends_with(&hints), "{error}");
         let error = error_of(404, None, "");
         assert!(error.message.contains("404 to POST http") && error.message.contains("empty body"));
         let error = error_of(404, None, r#"{"detail":"Not Found"}"#);
