@@ -199,7 +199,7 @@ async fn providers() {
     assert_snapshot!(all, @r"
     one  failed        0.0 s  auth: authentication_error: invalid x-api-key
       exit code 3
-    one  failed        0.0 s  quota: insufficient_quota: You exceeded your current quota, please check your plan and billing detai
+    one  failed        0.0 s  quota: insufficient_quota: You exceeded your current quota, please check your plan and billing details.
       exit code 3
     one  failed        0.0 s  overloaded: overloaded_error: Overloaded
       exit code 3
@@ -211,7 +211,7 @@ async fn providers() {
       exit code 1
     one  failed        0.0 s  empty_answer: the model answered nothing
       exit code 1
-    one  failed        0.0 s  context_overflow: invalid_request_error: prompt is too long: 300000 tokens > 200000 maximum; the pro
+    one  failed        0.0 s  context_overflow: invalid_request_error: prompt is too long: 300000 tokens > 200000 maximum; the prompt alone is too large: shorten it, or let the agent read parts of it
       exit code 1
     ");
 }

@@ -17,8 +17,8 @@ use crate::show::log_line::{self, output_lines};
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::Shortfalls;
 
-/// The most characters of a task's result or failure in a summary: the rest of a line in a wide
-/// terminal.
+/// The most characters of a task's result in a summary: the rest of a line in a wide terminal. Why a task failed
+/// is never cut.
 const NOTE: usize = 100;
 
 /// The most failed tasks whose output a summary shows; `show` gives the others.
@@ -58,7 +58,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         let _ = writeln!(text, "{}", printable::line(&none));
     }
     for (hook, reason) in state.failed_hooks() {
-        let reason = log_line::cut(reason.lines().next().unwrap_or_default(), NOTE);
+        let reason = in_one_line(&reason);
         let _ = writeln!(text, "hook failed:  {hook}: {reason}");
     }
     text.push_str(&for_others::lines(evidence.for_others(), evidence.is_for_others_incomplete()));
@@ -172,7 +172,7 @@ pub(super) fn seconds(time: Duration) -> String {
 /// Returns a task's result in one line: the last line of its output, or the reason why there is
 /// none.
 pub(super) fn note(task: &TaskStatus) -> Option<String> {
-    let note = match task.state {
+    let result = match task.state {
         // The output of a fan-out is a list for programs.
         TaskState::Completed | TaskState::Reused if !task.instances.is_empty() => {
             let count = task.instances.len();
@@ -182,13 +182,22 @@ pub(super) fn note(task: &TaskStatus) -> Option<String> {
             let text = &task.output.as_ref()?.text;
             text.lines().rev().find(|line| !line.trim().is_empty())?.to_owned()
         }
-        TaskState::Failed => task.failure.as_ref()?.to_string(),
-        TaskState::Skipped | TaskState::Cancelled => task.reason.clone()?,
-        TaskState::Pending | TaskState::Ready | TaskState::Running | TaskState::Waiting => {
-            task.failure.as_ref()?.to_string()
+        TaskState::Skipped | TaskState::Cancelled => {
+            return Some(in_one_line(task.reason.as_ref()?));
+        }
+        TaskState::Failed
+        | TaskState::Pending
+        | TaskState::Ready
+        | TaskState::Running
+        | TaskState::Waiting => {
+            return Some(in_one_line(&task.failure.as_ref()?.to_string()));
         }
     };
-    let line = note.lines().find(|line| !line.trim().is_empty())?;
-    let end = line.char_indices().nth(NOTE).map_or(line.len(), |(end, _)| end);
-    Some(printable::line(&line[..end]).into_owned())
+    Some(log_line::cut(result.trim_end(), NOTE))
+}
+
+/// Returns a reason as one line, whole.
+fn in_one_line(reason: &str) -> String {
+    let lines = reason.lines().map(str::trim).filter(|line| !line.is_empty());
+    printable::line(&lines.collect::<Vec<_>>().join(" ")).into_owned()
 }
