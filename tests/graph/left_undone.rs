@@ -77,7 +77,7 @@ fn a_condition_on_a_key_that_is_missing_is_a_failure() {
     );
     let done = desk.call(&["run"]);
     assert_eq!(done.code, 1, "{}", done.err);
-    assert!(done.out.contains("undefined value: `tasks.a.output.need_fix`"), "{}", done.out);
+    assert!(done.out.contains("`tasks.a.output` has no `need_fix`"), "{}", done.out);
     let text = desk.read("agents.toml").replace("need_fix", "need_fix | default(false)");
     desk.write("agents.toml", &text);
     assert_eq!(desk.call(&["run"]).code, 0);

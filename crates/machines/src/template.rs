@@ -2,7 +2,8 @@
 //!
 //! No other module may name `minijinja`, except those below this one: `argument`, the filters in `filters` and
 //! `paths`, what an evaluation may cost in `meter`, the instructions that keep to that in `bounds`, the values
-//! that it is given in `known`, and the texts of values in `text`. A template sees only the values it is given: no files, no clock, no
+//! that it is given in `known`, the texts of values in `text`, and in `typing` what is known of all these before they
+//! are there, by the `types`. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
 pub mod argument;
@@ -12,6 +13,8 @@ mod known;
 mod meter;
 mod paths;
 mod text;
+pub mod typing;
+pub mod value_type;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -29,6 +32,30 @@ use crate::foreign;
 /// The most instructions that one rendering may take: it stops an endless loop in a template within
 /// about a second.
 const FUEL: u64 = 5_000_000;
+
+/// The tests of templates that have names of their own.
+const TESTS: [&str; 20] = [
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "even",
+    "false",
+    "float",
+    "in",
+    "integer",
+    "iterable",
+    "lower",
+    "mapping",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "startingwith",
+    "string",
+    "true",
+    "undefined",
+];
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
@@ -102,7 +129,10 @@ pub fn render(template: &str, values: impl Into<Known>) -> Result<String, Templa
         return Ok(template.to_owned());
     }
     let Known(values) = values.into();
-    foreign(|| Ok(bounds::render(&ENVIRONMENT, template, values)?))
+    foreign(|| {
+        let rendered = bounds::render(&ENVIRONMENT, template, values.clone());
+        rendered.map_err(|error| explained(error.into(), &values, typing::of_template, template))
+    })
 }
 
 /// Evaluates an expression (without braces) with the fields of the object `values`.
@@ -129,12 +159,42 @@ pub fn is_true(expression: &str, values: impl Into<Known>) -> Result<bool, Templ
 
 /// Evaluates an expression to a value of the language that is defined.
 fn defined(expression: &str, values: Cell) -> Result<Cell, TemplateError> {
-    let value = bounds::evaluate(&ENVIRONMENT, expression, values)?;
-    // An unknown name alone is no error for MiniJinja: it returns the undefined value.
-    if value.is_undefined() {
-        return Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim())));
+    let value = bounds::evaluate(&ENVIRONMENT, expression, values.clone());
+    let value = value.map_err(TemplateError::from).and_then(|value| match value.is_undefined() {
+        // An unknown name alone is no error for MiniJinja: it returns the undefined value.
+        true => Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim()))),
+        false => Ok(value),
+    });
+    value.map_err(|error| explained(error, &values, typing::of_expression, expression))
+}
+
+/// Returns an error that says what was missing and what was there, if its text reads a field that these values
+/// do not have.
+fn explained(
+    error: TemplateError,
+    values: &Cell,
+    types: impl FnOnce(&str, &typing::Roots) -> Result<typing::Typed, TemplateError>,
+    text: &str,
+) -> TemplateError {
+    let names = values.try_iter().into_iter().flatten();
+    let known = names.filter_map(|name| {
+        Some((name.as_str()?.to_owned(), value_type::Type::of_cell(&values.get_item(&name).ok()?)))
+    });
+    let found = types(text, &known.collect()).ok();
+    match found.and_then(|found| typing::missing(&found, &error)) {
+        Some(message) => TemplateError { message, ..error },
+        None => error,
     }
-    Ok(value)
+}
+
+/// Returns the names of the filters that a template can use.
+pub fn filters() -> impl Iterator<Item = &'static str> {
+    filters::names()
+}
+
+/// Returns the names of the tests that a template most often uses: `x is defined`.
+pub fn tests() -> impl Iterator<Item = &'static str> {
+    TESTS.into_iter()
 }
 
 /// Returns the dotted names that a template reads: `inputs.path`, `tasks.survey.output`.
@@ -300,6 +360,39 @@ mod tests {
     }
 
     #[test]
+    fn an_error_says_what_was_there() {
+        let values = json!({
+            "tasks": {"j": {"output": {"a": 1}}, "t": {"output": "x"}},
+            "rows": [{"file": "a", "line": 1}, {"file": "b"}],
+        });
+        for (template, says) in [
+            ("{{ tasks.j.output.b }}", "`tasks.j.output` has no `b`; it has `a`"),
+            ("x\n{{ tasks.j.output.b.c }}", "`tasks.j.output` has no `b`; it has `a`"),
+            ("{{ tasks.j.output.b + [1] }}", "`tasks.j.output` has no `b`; it has `a`"),
+            ("{{ tasks.j.output.b | upper }}", "`tasks.j.output` has no `b`; it has `a`"),
+            ("{{ tasks.t.output.b }}", "`tasks.t.output` is text and has no `b`"),
+            ("{{ tasks.k.output }}", "`tasks` has no `k`; it has `j` and `t`"),
+            (
+                "{% for r in rows %}{{ r.line }}{% endfor %}",
+                "`r` may be without `line`; it has `file` and `line`",
+            ),
+            (
+                "{% if tasks.j.output.c is defined %}{{ tasks.j.output.c }}{% endif %}{{ tasks.j.output.d }}",
+                "`tasks.j.output` has no `d`; it has `a`",
+            ),
+        ] {
+            let error = render(template, &values).expect_err(template);
+            assert_eq!(error.message, says, "{template}");
+        }
+        let error = evaluate("tasks.j.output.b", &values).expect_err("nothing");
+        assert_eq!(error.message, "`tasks.j.output` has no `b`; it has `a`");
+        let names: serde_json::Map<_, _> =
+            (0..1_000).map(|n| (format!("{n}{}", "x".repeat(100)), json!(1))).collect();
+        let error = render("{{ v.y }}", &json!({"v": names})).expect_err("nothing");
+        assert!(error.message.ends_with(" and 990 more") && error.message.len() < 600, "{error}");
+    }
+
+    #[test]
     fn outside_names_are_listed() {
         let names =
             names_in_template("{% for x in tasks.a.outputs %}{{ x.k }}{{ inputs.b }}{% endfor %}");
@@ -325,6 +418,16 @@ mod tests {
         assert_eq!(error.range, Some(4..10));
         for whole in ["{{ x | upper | default('') }}", "{{ x is defined }}", "{{ x is in [1] }}"] {
             assert_eq!(names_in_template(whole), Ok(BTreeSet::from(["x".to_owned()])), "{whole}");
+        }
+    }
+
+    #[test]
+    fn what_is_suggested_exists() {
+        for name in filters() {
+            assert!(names_in_expression(&format!("x | {name}")).is_ok(), "{name}");
+        }
+        for name in TESTS {
+            assert!(names_in_expression(&format!("x is {name}(1)")).is_ok(), "{name}");
         }
     }
 

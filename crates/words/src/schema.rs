@@ -21,6 +21,9 @@ const MOST_NAMED: usize = 5;
 /// The most bytes that are told of one mistake: a schema may list a thousand values.
 const MOST_OF_ONE: usize = 300;
 
+/// The types that a schema can name.
+pub const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boolean", "null"];
+
 /// Keywords by which a schema refers to a part of itself.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
@@ -189,6 +192,9 @@ impl<'a> Survey<'a> {
                 return Err(format!("it has more than {MOST_PATTERNS} patterns"));
             }
             match (keyword.as_str(), inner.as_str()) {
+                ("type", Some(word)) if !TYPES.contains(&word) => {
+                    return Err(format!("there is no JSON type `{}`", shortened(word.to_owned())));
+                }
                 (word, Some(target)) if REFERENCES.contains(&word) => self.follow(target, depth)?,
                 ("$id" | "id", Some(_)) if depth > 1 => {
                     return Err(format!("`{keyword}` can only stand at its top"));

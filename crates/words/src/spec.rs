@@ -14,6 +14,7 @@ pub mod run_by_others;
 pub mod sandbox;
 pub mod sub_graph;
 pub mod tool;
+mod written;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub use self::output_format::OutputFormat;
 pub use self::price::{Price, RelativePrice};
 use self::sandbox::Confinement;
 use self::sub_graph::SubGraph;
+pub use self::written::Written;
 use crate::failure::Failure;
 use crate::id::Name;
 use crate::message::Json;
@@ -339,6 +341,9 @@ pub struct TaskSpec {
     /// The rules by which the task's answer is accepted.
     #[serde(default)]
     pub acceptance: Acceptance,
+    /// The places of its texts in the configuration.
+    #[serde(skip)]
+    pub written: Written,
 }
 
 impl TaskSpec {
@@ -398,6 +403,7 @@ impl TaskSpec {
             confinement: Confinement::default(),
             on_unknown: OnUnknown::default(),
             acceptance: Acceptance::default(),
+            written: Written::default(),
         }
     }
 

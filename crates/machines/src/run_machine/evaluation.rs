@@ -16,7 +16,7 @@ use crate::id::{Name, RunId};
 use crate::output::Text;
 use crate::spec::acceptance::CheckWork;
 use crate::spec::{TaskSpec, Work};
-use crate::template::{self, Known, TemplateError};
+use crate::template::{self, Known};
 use crate::turn::question::Shown;
 use crate::turn::{CheckPlace, Command, Program};
 
@@ -100,12 +100,13 @@ impl Evaluation {
     /// Returns the failure of the task.
     pub fn evaluate(&self) -> Result<Evaluated, Failure> {
         let Self { spec, .. } = self;
-        let failed = |(key, error): (&str, TemplateError)| scope::template_failure(key, &error);
+        let failed = |(key, error): scope::Unrendered| scope::template_failure(spec, &key, &error);
         match self.wanted {
             Wanted::When => {
                 let when = spec.when.as_deref().unwrap_or("true");
                 let values = self.scope().values(spec).known();
-                let truth = template::is_true(when, &values).map_err(|error| ("when", error));
+                let truth =
+                    template::is_true(when, &values).map_err(|error| ("when".into(), error));
                 truth.map(Evaluated::Truth).map_err(failed)
             }
             Wanted::Program => self.scope().program(spec).map(Evaluated::Program).map_err(failed),
@@ -123,13 +124,13 @@ impl Evaluation {
             Wanted::Until(round) => {
                 let until = spec.acceptance.repeat.as_ref().map_or("true", |repeat| &repeat.until);
                 let truth = template::is_true(until, self.values_of_answer(round));
-                truth.map(Evaluated::Truth).map_err(|error| failed(("until", error)))
+                truth.map(Evaluated::Truth).map_err(|error| failed(("until".into(), error)))
             }
             Wanted::Check(at, round) => self.check(at, round),
             Wanted::OutputFile => {
                 let path = spec.output_file.as_deref().unwrap_or_default();
                 let path = template::render(path, self.scope().values(spec).known());
-                path.map(Evaluated::Text).map_err(|error| failed(("output_file", error)))
+                path.map(Evaluated::Text).map_err(|error| failed(("output_file".into(), error)))
             }
         }
     }
@@ -165,15 +166,17 @@ impl Evaluation {
         let values = self.values_of_answer(round);
         let program = match &check.work {
             CheckWork::Command { run, env } => {
-                let env = self.scope().variables(&self.spec, env, &values);
-                let env = env.map_err(|error| scope::template_failure("checks.env", &error))?;
+                let env = self.scope().variables(&self.spec, "checks.env", env, &values);
+                let env =
+                    env.map_err(|(key, error)| scope::template_failure(&self.spec, &key, &error))?;
                 // What judges an answer changes nothing, so it may run again.
                 let (run, idempotent) = (run.clone(), true);
                 Program::Command(Command { run, env, idempotent, ..Command::default() })
             }
             CheckWork::Agent { agent, prompt } => {
-                let prompt = template::render(prompt, &values)
-                    .map_err(|error| scope::template_failure("checks.prompt", &error))?;
+                let prompt = template::render(prompt, &values).map_err(|error| {
+                    scope::template_failure(&self.spec, "checks.prompt", &error)
+                })?;
                 let prompt = Text::from(format!("{prompt}{VERDICT}"));
                 Program::Model { agent: agent.clone(), prompt }
             }

@@ -33,10 +33,10 @@ impl Items {
     pub(super) fn read(task: &TaskSpec, values: Values, most: usize) -> Result<Self, Failure> {
         let Some(fan_out) = &task.fan_out else { return Err(bad("the task does not fan out")) };
         let list = template::evaluate(&fan_out.list, values.known())
-            .map_err(|error| scope::template_failure("foreach", &error))?;
+            .map_err(|error| scope::template_failure(task, "foreach", &error))?;
         let Value::Array(items) = list else {
-            let kind = kind_of(&list);
-            return Err(bad(format!("`foreach` gives {kind}, not a list: {}", fan_out.list)));
+            let (kind, list) = (kind_of(&list), &fan_out.list);
+            return Err(bad(format!("`foreach` gives {kind}, not a list: {list}")));
         };
         if items.len() > most {
             let count = items.len();
@@ -46,7 +46,7 @@ impl Items {
         }
         let hash = blake3::hash(Value::from(items.clone()).to_string().as_bytes());
         let hash = hash.to_hex()[..32].to_owned();
-        let keys = keys(fan_out, &items, values)?;
+        let keys = keys(task, fan_out, &items, values)?;
         let all = keys.into_iter().zip(items.iter().map(Known::of)).collect();
         Ok(Self { all, hash, seen: 0 })
     }
@@ -63,7 +63,7 @@ impl Items {
             values.set(&fan_out.item, item.clone());
             values.set("instance", scope::instance(number, key));
             let rendered = template::render(file, values.known())
-                .map_err(|error| scope::template_failure("output_file", &error))?;
+                .map_err(|error| scope::template_failure(task, "output_file", &error))?;
             // Paths are compared by their parts, so only `./` in front remains.
             let path = PathBuf::from(rendered.trim_start_matches("./"));
             if let Some(first) = writers.insert(path, number) {
@@ -100,7 +100,12 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 /// Returns the keys of the items: all different, none empty.
-fn keys(fan_out: &FanOut, items: &[Value], mut values: Values) -> Result<Vec<String>, Failure> {
+fn keys(
+    task: &TaskSpec,
+    fan_out: &FanOut,
+    items: &[Value],
+    mut values: Values,
+) -> Result<Vec<String>, Failure> {
     let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
     for (number, item) in items.iter().enumerate() {
         let key = match &fan_out.key {
@@ -108,7 +113,7 @@ fn keys(fan_out: &FanOut, items: &[Value], mut values: Values) -> Result<Vec<Str
                 values.set(&fan_out.item, Known::of(item));
                 let rendered = template::render(key, values.known());
                 rendered.map_err(|error| {
-                    let failure = scope::template_failure("foreach_key", &error);
+                    let failure = scope::template_failure(task, "foreach_key", &error);
                     bad(format!("item {number}: {}", failure.message))
                 })?
             }

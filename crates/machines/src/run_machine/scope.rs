@@ -112,7 +112,7 @@ impl Scope<'_> {
     ///
     /// # Errors
     /// Returns the key whose template cannot be rendered, with the error.
-    pub fn program(&self, task: &TaskSpec) -> Result<Program, (&'static str, TemplateError)> {
+    pub fn program(&self, task: &TaskSpec) -> Result<Program, Unrendered> {
         match &task.work {
             Work::Agent { agent, prompt } => {
                 // A text without tags needs no values.
@@ -120,10 +120,11 @@ impl Scope<'_> {
                     true => Known::default(),
                     false => self.values(task).known(),
                 };
-                let mut prompt = template::render(prompt, values).map_err(|e| ("prompt", e))?;
+                let mut prompt =
+                    template::render(prompt, &values).map_err(|e| unrendered("prompt", e))?;
                 if prompt.trim().is_empty() {
                     // Providers refuse a message without text.
-                    return Err(("prompt", wrong("the rendered text is blank")));
+                    return Err(unrendered("prompt", wrong("the rendered text is blank")));
                 }
                 self.attach(task, &mut prompt);
                 let prompt = task.acceptance.ask(prompt);
@@ -133,8 +134,10 @@ impl Scope<'_> {
                 let values = self.values(task).known();
                 Ok(Program::Command(self.command(task, run, &values)?))
             }
-            Work::Approval(_) => Err(("approval", wrong("an approval has no agent"))),
-            Work::Graph { .. } => Err(("workflow", wrong("a sub-graph has no program of its own"))),
+            Work::Approval(_) => Err(unrendered("approval", wrong("an approval has no agent"))),
+            Work::Graph { .. } => {
+                Err(unrendered("workflow", wrong("a sub-graph has no program of its own")))
+            }
         }
     }
 
@@ -182,12 +185,14 @@ impl Scope<'_> {
         &self,
         task: &TaskSpec,
         approval: &Approval,
-    ) -> Result<(String, Vec<Shown>), (&'static str, TemplateError)> {
+    ) -> Result<(String, Vec<Shown>), Unrendered> {
         let values = self.values(task).known();
-        let message = template::render(&approval.message, &values).map_err(|e| ("message", e))?;
+        let message =
+            template::render(&approval.message, &values).map_err(|e| unrendered("message", e))?;
         let (mut shown, mut bytes_left) = (Vec::new(), question::ALL_SHOWN_BYTES);
         for expression in &approval.show {
-            let value = template::evaluate(expression, &values).map_err(|e| ("show", e))?;
+            let value =
+                template::evaluate(expression, &values).map_err(|e| unrendered("show", e))?;
             // For people: JSON on lines of its own.
             let text = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
             let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(bytes_left));
@@ -198,23 +203,18 @@ impl Scope<'_> {
     }
 
     /// Renders the command of a task.
-    fn command(
-        &self,
-        task: &TaskSpec,
-        run: &str,
-        values: &Known,
-    ) -> Result<Command, (&'static str, TemplateError)> {
-        let rendered = |key, template: Option<&String>| {
+    fn command(&self, task: &TaskSpec, run: &str, values: &Known) -> Result<Command, Unrendered> {
+        let rendered = |key: &'static str, template: Option<&String>| {
             let text = template.map(|template| template::render(template, values)).transpose();
-            text.map_err(|error| (key, error))
+            text.map_err(|error| unrendered(key, error))
         };
-        let mut env = self.variables(task, &task.env, values).map_err(|error| ("env", error))?;
+        let mut env = self.variables(task, "env", &task.env, values)?;
         if let Some(key) = rendered("idempotency_key", task.idempotency_key.as_ref())? {
             if key.trim().is_empty() {
-                return Err(("idempotency_key", wrong("the rendered text is blank")));
+                return Err(unrendered("idempotency_key", wrong("the rendered text is blank")));
             }
             env.insert(KEY_VARIABLE.to_owned(), key);
-            fits_variables(&env).map_err(|error| ("idempotency_key", error))?;
+            fits_variables(&env).map_err(|error| unrendered("idempotency_key", error))?;
         }
         Ok(Command {
             run: run.to_owned(),
@@ -227,20 +227,24 @@ impl Scope<'_> {
     }
 
     /// Returns the variables of a command: the inputs that its task sees, and these templates, rendered.
+    /// `key` is the key that has them.
     ///
     /// # Errors
     /// Returns an error for a template that cannot be rendered and for a value that is too long.
     pub(super) fn variables(
         &self,
         task: &TaskSpec,
+        key: &str,
         templates: &BTreeMap<String, String>,
         values: &Known,
-    ) -> Result<BTreeMap<String, String>, TemplateError> {
+    ) -> Result<BTreeMap<String, String>, Unrendered> {
         let mut env = self.input_variables(task);
         for (name, text) in templates {
-            env.insert(name.clone(), template::render(text, values)?);
+            let rendered = template::render(text, values);
+            let rendered = rendered.map_err(|error| unrendered(format!("{key}.{name}"), error))?;
+            env.insert(name.clone(), rendered);
         }
-        fits_variables(&env)?;
+        fits_variables(&env).map_err(|error| unrendered(key.to_owned(), error))?;
         Ok(env)
     }
 
@@ -309,10 +313,19 @@ pub fn ended(
     Known::object(own.chain([partial, state, ("error", Known::of(&error))]).chain(path))
 }
 
-/// Returns the failure of a task whose key `key` cannot be rendered.
-pub(super) fn template_failure(key: &str, error: &TemplateError) -> Failure {
-    let message = format!("`{key}`, line {}: {}", error.line, error.message);
-    Failure::new(FailureKind::Template, message)
+/// The key of a task that cannot be rendered, and why.
+pub type Unrendered = (Cow<'static, str>, TemplateError);
+
+fn unrendered(key: impl Into<Cow<'static, str>>, error: TemplateError) -> Unrendered {
+    (key.into(), error)
+}
+
+/// Returns the failure of a task whose key `key` cannot be rendered. It names the line of the configuration, or
+/// that of the text where the configuration does not tell.
+pub(super) fn template_failure(task: &TaskSpec, key: &str, error: &TemplateError) -> Failure {
+    let place = task.written.line(key, error.line);
+    let place = place.unwrap_or_else(|| format!("line {}", error.line));
+    Failure::new(FailureKind::Template, format!("`{key}`, {place}: {}", error.message))
 }
 
 /// Returns the tasks that the templates of a task, or of an instance of it, read.

@@ -128,7 +128,7 @@ mod tests {
             ("{# a #}{{ args.x }}", json!({"x": "-x"}), "begins with `-`"),
             ("a{{ args.x }}", json!({"x": "\0"}), "NUL"),
             ("{{ args.x }}", json!({"x": null}), "default("),
-            ("{{ args.gone }}", json!({}), "undefined value"),
+            ("{{ args.gone }}", json!({}), "`args` has no `gone`"),
             ("{{ args.x ~ args.x }}", json!({"x": "y".repeat(40 << 20)}), "MiB"),
         ] {
             let error = render(template, &json!({ "args": args })).expect_err(template);

@@ -45,12 +45,12 @@ const ARRANGING: [(&str, usize); 23] = [
     ("zip", 2),
 ];
 
-/// Registers them.
-pub(super) fn add(environment: &mut Environment<'static>) {
+/// Returns the filters by name.
+fn all() -> Vec<(&'static str, Cell)> {
     let escape = Cell::from_function(filters::escape);
     let length = Cell::from_function(filters::length);
     let default = Cell::from_function(text::default);
-    for (name, filter) in [
+    vec![
         ("abs", Cell::from_function(filters::abs)),
         ("attr", Cell::from_function(filters::attr)),
         ("batch", Cell::from_function(filters::batch)),
@@ -103,7 +103,17 @@ pub(super) fn add(environment: &mut Environment<'static>) {
         ("unique", Cell::from_function(filters::unique)),
         ("upper", Cell::from_function(filters::upper)),
         ("zip", Cell::from_function(filters::zip)),
-    ] {
+    ]
+}
+
+/// Returns the names of the filters.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    all().into_iter().map(|(name, _)| name)
+}
+
+/// Registers them.
+pub(super) fn add(environment: &mut Environment<'static>) {
+    for (name, filter) in all() {
         let arranging = ARRANGING.iter().find(|(arranging, _)| *arranging == name);
         let levels = arranging.map_or(MOST_LEVELS, |(_, levels)| *levels);
         let within = move |state: &mut State<'_, '_>, arguments: Rest<ValueOrKwargs>| {

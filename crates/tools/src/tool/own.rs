@@ -260,7 +260,7 @@ mod tests {
             (json!({"x": "y", "y": 1}), "`/y`: value is not of type \"string\""),
             (json!({"x": "y", "z": 1}), "'z' was unexpected"),
             (json!({"x": null}), "the value is none"),
-            (json!({}), "undefined value"),
+            (json!({}), "has no `"),
             (json!([]), "not of type \"object\""),
         ] {
             let bench = Bench::new();

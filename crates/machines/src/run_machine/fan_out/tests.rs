@@ -50,7 +50,7 @@ fn items_get_keys_that_tell_them_apart() {
         (over("['a', 'b', 'a']"), "items 0 and 2 have the same key `a`: \"a\" and \"a\""),
         (over("['a', ' ']"), "the key of item 1 is empty: \" \""),
         (over("[none]"), "the key of item 0 is empty: null"),
-        (by_name("[{'name': 'x'}, {}]"), "item 1: `foreach_key`, line 1: undefined value"),
+        (by_name("[{'name': 'x'}, {}]"), "item 1: `foreach_key`, line 1: `item` has no `name`"),
         (by_name("[{'name': 'x' * 600}]"), "the key of item 0 has 600 bytes, more than 512"),
         (
             by_name("[{'name': 'x', 'of': 1}, {'name': 'x'}]"),
