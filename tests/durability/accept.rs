@@ -370,7 +370,7 @@ async fn agents_of_a_held_task_end_because_of_what_ended_it() {
     let text = half_done("it", "").replace("make.output }}", "make.output | int }}");
     let ended = Ended::of(setup.accept(&dir, &text).await).await;
     let message = ended.completed().tasks["use"].error.clone().expect("it failed").message;
-    assert!(message.starts_with("`prompt`, line 1: "), "{message}");
+    assert!(message.starts_with("`prompt`, agents.toml:"), "{message}");
     assert_eq!(reasons(&ended, ["use", "use/b-2"]), [message.as_str(), message.as_str()]);
 
     // It was made before: first as it is wanted in the end, then otherwise, but not to its end.

@@ -191,9 +191,12 @@ async fn a_name_that_is_not_there_fails_the_task_as_a_template() {
     .keep_going()
     .run()
     .await;
-    for (task, place) in [("talk", "`prompt`"), ("command", "`env`"), ("choice", "`when`")] {
+    for (task, key) in [("talk", "prompt"), ("command", "env.B"), ("choice", "when")] {
         assert_eq!(ended.kind(task), FailureKind::Template);
-        assert!(ended.failure(task).message.contains(place), "{}", ended.failure(task));
+        let message = &ended.failure(task).message;
+        let is_placed = message.starts_with(&format!("`{key}`, agents.toml:"));
+        let says = "`tasks.data.output` has no `b`; it has `a`";
+        assert!(is_placed && message.ends_with(says), "{message}");
     }
     assert_eq!(ended.because("after"), Some("talk"));
     // Nothing was started for them.

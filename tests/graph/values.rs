@@ -74,7 +74,7 @@ cwd = "agents.toml"
     for (task, said) in [
         ("variable", "`$ALL` would have 138893 bytes, and a variable takes at most 122880"),
         ("variable", "`stdin`, or the path of the file that holds an output, `tasks.NAME.output_p"),
-        ("key", "`idempotency_key`, line 1: the rendered text is blank"),
+        ("key", "`idempotency_key`, agents.toml:14: the rendered text is blank"),
         ("gone", "`cwd`: "),
         ("outside", "link` is outside the workspace"),
         ("not_a_folder", "`cwd`: `agents.toml` is not a folder"),

@@ -23,6 +23,7 @@ mod fan_out;
 mod files;
 mod foreign;
 mod graphs;
+mod hints;
 mod inputs;
 mod json_schema;
 mod keys;
@@ -31,6 +32,7 @@ mod limits;
 mod models;
 mod names;
 mod output_files;
+mod output_types;
 mod overrides;
 mod plan;
 mod prices;
@@ -50,6 +52,7 @@ mod tasks;
 mod templates;
 mod tools;
 mod tree;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -348,7 +351,12 @@ fn check_header(header: &Header, start: &Place, problems: &Problems) {
             problems.error("missing_version", start, "the file has no `version`", help);
         }
         (Some(_), Some(VERSION)) => {}
-        (Some(at), _) => {
+        (Some(at), None) => {
+            let message = format!("`version` must be the integer {VERSION}, not {}", at.kind);
+            let help = format!("write `version = {VERSION}`");
+            problems.error("unknown_version", &at.value, message, help);
+        }
+        (Some(at), Some(_)) => {
             let message = format!("this program reads version {VERSION} of the configuration");
             problems.error("unknown_version", &at.value, message, NO_HELP);
         }
@@ -437,6 +445,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let Parts { tasks, agents } = graphs::parts(setting, &models.models, &mut inputs, graphs);
     output_files::check(setting, &tasks, &inputs.values);
     plan::has_tasks(setting, text);
+    agents::unused(setting, text);
     let entry = plan::entry(setting);
     let compaction = compaction::compaction(setting, &models.models);
     let used = plan::models_in_use(setting, &tasks, &agents, &compaction, &entry, &models.models);

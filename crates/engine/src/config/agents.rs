@@ -1,12 +1,13 @@
 //! Builds the agents of a configuration: their instructions, tools, models and permissions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::concern::leads_outside;
-use super::diagnostic::NO_HELP;
-use super::raw::Agent;
+use super::diagnostic::{NO_HELP, Text};
+use super::raw::{Agent, Settings};
 use super::shape::{Entry, Field, Item};
 use super::{Setting, answers, foreign, names, sandbox};
 use crate::id::Name;
@@ -79,6 +80,37 @@ fn agent(
     })
 }
 
+/// Warns of agents of the main file that nothing starts: no task, no check and no other agent.
+pub(super) fn unused(setting: Setting<'_>, main: &Text) {
+    let Settings { agents, tasks, permissions, .. } = setting.raw;
+    let proposes =
+        |agent: &Agent| agent.tools.iter().any(|tool| tool.value == OwnTool::ProposeTasks.name());
+    // Tasks that are added later may name any agent.
+    let grows = setting.sources.plan.is_some()
+        || permissions.as_ref().is_some_and(|rules| rules.plan.is_set())
+        || agents.values().any(|(_, agent)| proposes(agent));
+    if grows {
+        return;
+    }
+    let of_checks = tasks.values().flat_map(|(_, task)| task.checks.iter());
+    let of_checks = of_checks.filter_map(|check| check.value.agent.as_ref());
+    let of_tasks = tasks.values().filter_map(|(_, task)| task.agent.as_ref());
+    let children = agents.values().flat_map(|(_, agent)| agent.sub_agents.iter());
+    let children = children.map(|name| &name.value);
+    let used: BTreeSet<&String> = of_tasks.chain(of_checks).chain(children).collect();
+    // A profile that is not chosen now may name it.
+    let quoted: BTreeSet<&str> = ['"', '\''].iter().flat_map(|c| main.inner().split(*c)).collect();
+    let is_named = |name: &String| used.contains(name) || quoted.contains(name.as_str());
+    for entry in agents.iter().filter(|entry| !is_named(&entry.name)) {
+        // Included files may be shared with other workflows.
+        if Arc::ptr_eq(&entry.at.key.text, main) {
+            let message = format!("no task uses agent `{}`", entry.name);
+            let help = "name it as the `agent` of a task or in `sub_agents`, or remove it";
+            setting.problems.warning("unused_agent", &entry.at.key, message, help);
+        }
+    }
+}
+
 /// Returns the system prompt: the instructions, if there are any, then each context file between
 /// `<file path="...">` and `</file>`.
 fn instructions(setting: Setting<'_>, raw: &Agent) -> String {
@@ -124,6 +156,14 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
         let mut known = all_tools(setting);
         if !known.any(|known| known == tool) {
             match foreign::tool(tool) {
+                None if tool.contains('(') && foreign::rule(tool).is_some() => {
+                    let rule = foreign::rule(tool).unwrap_or_default();
+                    let name = rule.split('(').next().unwrap_or_default();
+                    let message = format!("`{tool}` is a rule, and `tools` has names");
+                    let help =
+                        format!("write `{name}` here, and \"{rule}\" in `allow` of [permissions]");
+                    problems.error("unknown_tool", &at.value, message, help);
+                }
                 None => {
                     let known = all_tools(setting);
                     names::report_unknown("unknown_tool", tool, &at.value, known, problems);
@@ -311,6 +351,10 @@ fn warn_of_denied_tools(
     raw: &Agent,
     permissions: &Permissions,
 ) {
+    if setting.problems.mentions("bad_rule", "") {
+        // A rule that could not be read may be the one that allows them.
+        return;
+    }
     for Item { value: tool, at } in raw.tools.iter() {
         let is_known = all_tools(setting).any(|known| known == tool);
         let is_free = OwnTool::named(tool).is_some_and(|own| {

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::Setting;
 use super::diagnostic::{NO_HELP, Place};
 use super::raw::{Check as RawCheck, Task};
 use super::shape::{Entry, Field, Item};
 use super::templates::{Language, Scope, command};
+use super::{Setting, names};
 use crate::id::Name;
-use crate::schema::Schema;
+use crate::schema::{Schema, TYPES};
 use crate::spec::acceptance::{Acceptance, Check, CheckWork, Loop, RETRIES};
 use crate::spec::{AgentSpec, OutputFormat};
 
@@ -45,7 +45,11 @@ pub(super) fn schema(setting: Setting<'_>, field: &Field<Option<Value>>) -> Opti
     match Schema::new(document) {
         Ok(schema) => Some(schema),
         Err(reason) => {
-            report(format!("{of_file}not a JSON Schema: {reason}"));
+            let message = format!("{of_file}not a JSON Schema: {reason}");
+            let word = reason.strip_prefix("there is no JSON type `");
+            let word = word.and_then(|rest| rest.split('`').next());
+            let help = word.map(|word| names::suggest(word, TYPES)).unwrap_or_default();
+            setting.problems.error("bad_schema", place, message, help);
             None
         }
     }
@@ -142,6 +146,6 @@ fn repeat(setting: Setting<'_>, task: &Task, scope: &Scope<'_>) -> Option<Loop> 
         missing("max_iterations", "every loop has a bound: `max_iterations = 3`");
     }
     let (until, at) = until?;
-    scope.check(until, at, Language::Expression);
+    scope.check(until, at, Language::Expression("until"));
     Some(Loop { until: until.clone(), max_iterations: most? })
 }

@@ -88,6 +88,6 @@ pub(super) fn texts(scope: &Scope<'_>, approval: &Approval) {
         scope.check(message, place, Language::Template);
     }
     for Item { value: expression, at } in approval.show.iter() {
-        scope.check(expression, &at.value, Language::Expression);
+        scope.check(expression, &at.value, Language::Expression("show"));
     }
 }

@@ -11,17 +11,28 @@ use regex::Regex;
 
 use super::diagnostic::{Code, NO_HELP, Problems, Severity};
 use super::raw::{File, Header};
-use super::shape::kinds::Form;
+use super::shape::examples;
+use super::shape::kinds::{Form, LINE};
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::size::Size;
 use super::tree::{self, Places, Written};
-use super::{foreign, names};
+use super::{foreign, hints, names};
 use crate::duration;
 use crate::model::http::HeaderRole;
 use crate::redaction::key_shapes;
 
 /// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).
 const LONGEST_NAME: usize = 200;
+
+/// An upper bound of numbers that nobody comes to: it is not named.
+const BOUNDLESS: i64 = u32::MAX as i64;
+
+/// Returns the entries of a table in the order in which they are written.
+fn as_written(dict: &Dict) -> Vec<(&String, &Value)> {
+    let mut entries: Vec<_> = dict.iter().collect();
+    entries.sort_by_key(|(_, value)| tree::number(value));
+    entries
+}
 
 /// Checks trees of values and reports the problems that it finds.
 #[derive(Debug)]
@@ -32,12 +43,21 @@ pub(super) struct Check<'a> {
     idle: Severity,
     /// The keys that lead to the value being checked, with dots between them.
     path: String,
+    /// The tables that are open, from outside: the length of the path to each, and its keys.
+    open: Vec<(usize, Keys)>,
     forms: HashMap<&'static str, Regex>,
 }
 
 impl<'a> Check<'a> {
     pub(super) fn new(places: &'a Places, problems: &'a Problems, idle: Severity) -> Self {
-        Self { places, problems, idle, path: String::new(), forms: HashMap::new() }
+        Self {
+            places,
+            problems,
+            idle,
+            path: String::new(),
+            open: Vec::new(),
+            forms: HashMap::new(),
+        }
     }
 
     /// Checks the tree of a file.
@@ -58,7 +78,8 @@ impl<'a> Check<'a> {
 
     fn table(&mut self, dict: &Dict, keys: Keys) {
         let known = keys.iter().copied().flatten();
-        for (name, value) in dict {
+        self.open.push((self.path.len(), keys));
+        for (name, value) in as_written(dict) {
             let Some(key) = known.clone().find(|key| key.name == name) else {
                 if self.problems.is_full() {
                     continue;
@@ -70,6 +91,7 @@ impl<'a> Check<'a> {
                 let built = known.clone().filter(|key| key.built == Built::Yes);
                 let near = names::did_you_mean(name, known.clone().map(|key| key.name));
                 let help = match (foreign::key(&self.path, name), near.is_empty()) {
+                    (None, _) if self.above(name).is_some() => self.above(name).unwrap_or_default(),
                     (Some(here), _) => here.to_owned(),
                     (None, false) => near,
                     (None, true) => {
@@ -86,6 +108,22 @@ impl<'a> Check<'a> {
                 Built::Later | Built::Idle => check.not_built(value, key),
             });
         }
+        self.open.pop();
+    }
+
+    /// Returns the advice for a key that belongs to the table around this one: after the header of a
+    /// sub-table, all keys are of that.
+    fn above(&self, name: &str) -> Option<String> {
+        let (above, _) = self.path.rsplit_once('.')?;
+        let [.., (at, around), _] = &self.open[..] else { return None };
+        // Between a table of names and its entries there are no keys.
+        if *at != above.len() {
+            return None;
+        }
+        let mut known = around.iter().copied().flatten();
+        known.find(|key| key.name == name && key.built == Built::Yes)?;
+        let own = self.path.rsplit('.').next().unwrap_or_default();
+        Some(format!("it belongs to [{above}]: write it above [{above}.{own}]"))
     }
 
     fn not_built(&mut self, value: &Value, key: &Key) {
@@ -95,13 +133,14 @@ impl<'a> Check<'a> {
             self.value(value, key.kind);
         }
         let message = format!("`{}` is not available in this version", self.path);
+        let help = foreign::instead(&self.path).unwrap_or(NO_HELP);
         let place = &self.at(value).key;
         match (key.built, self.idle) {
             _ if self.problems.count() > before => {}
             (Built::Idle, Severity::Warning) => {
-                self.problems.warning("not_built", place, message, NO_HELP);
+                self.problems.warning("not_built", place, message, help);
             }
-            _ => self.problems.error("not_built", place, message, NO_HELP),
+            _ => self.problems.error("not_built", place, message, help),
         }
     }
 
@@ -135,7 +174,7 @@ impl<'a> Check<'a> {
             }
             (Kind::List(_), _) => self.wrong(value, tree::ARRAY, kind),
             (Kind::Map(form, inner), Value::Dict(_, dict)) => {
-                for (name, value) in dict {
+                for (name, value) in as_written(dict) {
                     self.name(name, value, form);
                     if matches!(inner, Kind::Header(_))
                         && HeaderRole::of(name) == HeaderRole::Framing
@@ -185,8 +224,16 @@ impl<'a> Check<'a> {
 
     fn text(&self, value: &Value, kind: Kind) -> Option<String> {
         let text = self.places.text(value);
-        if text.is_none() {
-            self.wrong(value, "a string", kind);
+        match &text {
+            None => self.wrong(value, "a string", kind),
+            Some(text) if matches!(kind, Kind::Text(LINE, _)) => {
+                if let Some(control) = text.chars().find(|c| c.is_control()) {
+                    let code = u32::from(control);
+                    let message = format!("`{}` has a control character, U+{code:04X}", self.path);
+                    self.refuse("bad_value", value, message, "remove it");
+                }
+            }
+            Some(_) => {}
         }
         text
     }
@@ -220,7 +267,10 @@ impl<'a> Check<'a> {
             let help = format!("available: {}", names::list(built));
             return self.refuse("not_built", value, message, help);
         }
-        let mut help = names::did_you_mean(&text, built.iter().copied());
+        let mut help = match foreign::value(&self.path, &text) {
+            Some(here) => format!("did you mean `{here}`?"),
+            None => names::did_you_mean(&text, built.iter().copied()),
+        };
         if help.is_empty() {
             help = format!("use one of {}", names::list(built));
         }
@@ -230,24 +280,38 @@ impl<'a> Check<'a> {
 
     fn bounds(&self, value: &Value, fits: bool, low: i64, high: i64) {
         if !fits {
-            let message = format!("`{}` must be from {low} to {high}", self.path);
-            self.refuse("bad_value", value, message, NO_HELP);
+            let (path, key) = (&self.path, self.path.rsplit('.').next().unwrap_or_default());
+            let message = match high {
+                BOUNDLESS.. => format!("`{path}` must be at least {low}"),
+                high => format!("`{path}` must be from {low} to {high}"),
+            };
+            let help = match key {
+                "context_window" => "below that, no request with a tool and a reply fits",
+                _ => NO_HELP,
+            };
+            self.refuse("bad_value", value, message, help);
         }
     }
 
     fn time(&self, value: &Value, kind: Kind) {
-        let help = "write a number and a unit, like `250ms`, `10s`, `5m`, `2h` or `1m30s`";
+        let form = "write a number and a unit, like `250ms`, `10s`, `5m`, `2h` or `1m30s`";
+        let help = |text: &str| match hints::duration(text) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => form.to_owned(),
+        };
         let Some(text) = self.places.text(value) else {
             let kind = self.at(value).kind;
             let message = format!("`{}` must be a duration, not {kind}", self.path);
-            return self.refuse("wrong_type", value, message, help);
+            let written = self.at(value).value.written();
+            return self.refuse("wrong_type", value, message, help(written));
         };
+        let help = help(&text);
         match duration::parse(&text) {
             None => {
                 self.refuse("bad_duration", value, format!("`{text}` is not a duration"), help);
             }
             Some(time) if time.is_zero() && matches!(kind, Kind::Time) => {
-                let message = format!("`{}` must be longer than nothing", self.path);
+                let message = format!("`{}` must be above 0", self.path);
                 self.refuse("bad_duration", value, message, NO_HELP);
             }
             Some(_) => {}
@@ -301,13 +365,42 @@ impl<'a> Check<'a> {
     fn wrong(&self, value: &Value, wanted: &str, kind: Kind) {
         let message = format!("`{}` must be {wanted}, not {}", self.path, self.at(value).kind);
         let key = self.path.rsplit('.').next().unwrap_or_default();
-        let help = match kind.example() {
+        let help = match self.meant(value, kind, key).or_else(|| examples::of(key, &kind)) {
+            // A table by a name of its own.
+            Some(example) if example.starts_with("write ") => example,
             // An item of an array or the value of a chosen name has no key of its own.
             Some(example) if !key.ends_with(']') => format!("write it like `{key} = {example}`"),
             Some(example) => format!("write it like `{example}`"),
             None => NO_HELP.to_owned(),
         };
         self.refuse("wrong_type", value, message, help);
+    }
+
+    /// Returns a value of the right kind that was probably meant, or the whole advice where it is no value.
+    fn meant(&self, value: &Value, kind: Kind, key: &str) -> Option<String> {
+        let written = self.at(value).value.written();
+        let is_plain = matches!(value, Value::Num(..) | Value::Bool(..));
+        match (kind, value) {
+            (Kind::Whole(..) | Kind::Number(..) | Kind::Only(_), Value::String(_, text)) => {
+                let meant = hints::whole(text)?;
+                (!key.ends_with(']')).then(|| format!("write `{key} = {meant}`"))
+            }
+            (Kind::Text(..), _) if is_plain && !written.is_empty() => (!key.ends_with(']'))
+                .then(|| format!("write it as a string: `{key} = \"{written}\"`")),
+            (Kind::Table(keys), Value::Num(..)) if tree::integer(value).is_some() => {
+                let mut keys = keys.iter().copied().flatten();
+                let first = keys.find(|key| key.built == Built::Yes)?;
+                matches!(first.kind, Kind::Whole(..))
+                    .then(|| format!("write `{key} = {{ {} = {written} }}`", first.name))
+            }
+            (Kind::List(Kind::Table(_)), Value::Dict(..)) => {
+                Some(format!("write the header in two brackets: `[[{}]]`", self.path))
+            }
+            (Kind::Map(_, Kind::Table(_)), Value::Array(..)) => {
+                Some(format!("write each as `[{}.NAME]`, with a name of its own", self.path))
+            }
+            _ => None,
+        }
     }
 
     fn refuse(&self, code: Code, value: &Value, message: String, help: impl Into<String>) {

@@ -374,6 +374,11 @@ impl Problems {
         is_full
     }
 
+    /// Returns true if a problem of this code has such words in its message.
+    pub(super) fn mentions(&self, code: Code, words: &str) -> bool {
+        self.found.borrow().iter().any(|found| found.code == code && found.message.contains(words))
+    }
+
     /// Returns the number of problems so far, those that are not kept included.
     pub(super) fn count(&self) -> usize {
         self.errors.get() + self.warnings.get()
@@ -465,7 +470,7 @@ fn more(severity: Severity, count: usize, file: &Text) -> Option<Diagnostic> {
 }
 
 /// Returns the byte offsets at which the lines of a text begin.
-fn line_starts(text: &str) -> Vec<usize> {
+pub(super) fn line_starts(text: &str) -> Vec<usize> {
     std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect()
 }
 

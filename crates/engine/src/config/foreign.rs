@@ -2,6 +2,7 @@
 //!
 //! Pure. A suggestion by likeness cannot find these, because the words look different.
 
+use super::hints;
 use crate::own_tool::OwnTool;
 
 /// Keys of other orchestrators, by the section in which they are written. A section is the path of
@@ -14,7 +15,7 @@ const KEYS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "tasks.NAME",
-        &["needs", "after", "dependencies", "requires", "upstream", "wait_for"],
+        &["needs", "after", "depends", "dependencies", "requires", "upstream", "wait_for"],
         "dependencies are written as `depends_on`",
     ),
     ("tasks.NAME", &["if", "condition", "only_if"], "a condition is written as `when`"),
@@ -34,6 +35,11 @@ const KEYS: &[(&str, &[&str], &str)] = &[
         "the message to the agent is written as `prompt`",
     ),
     ("tasks.NAME", &["retries", "max_retries", "attempts"], "write `retry = { max_attempts = 3 }`"),
+    (
+        "tasks.NAME.retry",
+        &["attempts", "max", "count", "times", "retries", "max_retries", "limit"],
+        "did you mean `max_attempts`?",
+    ),
     ("tasks.NAME", &["matrix", "for_each", "map"], "a fan-out is written as `foreach`"),
     (
         "agents.NAME",
@@ -102,15 +108,43 @@ const TOOLS: &[(&[&str], &str)] = &[
 
 /// Returns what a key of another tool is here. `path` is the path of the table that holds it.
 pub(super) fn key(path: &str, name: &str) -> Option<&'static str> {
-    let mut steps = path.split('.');
-    let section = match (steps.next(), steps.next(), steps.next()) {
-        (Some("tasks" | "agents" | "models" | "providers" | "tools"), Some(_), None) => {
-            format!("{}.NAME", path.split('.').next().unwrap_or_default())
-        }
-        _ => path.to_owned(),
-    };
-    let found = KEYS.iter().find(|(at, names, _)| *at == section && names.contains(&name));
+    let mut steps: Vec<&str> = path.split('.').collect();
+    if let ["tasks" | "agents" | "models" | "providers" | "tools", chosen, ..] = &mut steps[..] {
+        *chosen = "NAME";
+    }
+    let (section, snake) = (steps.join("."), hints::snake(name));
+    let is_one = |names: &[&str]| names.contains(&name) || names.contains(&&*snake);
+    let found = KEYS.iter().find(|(at, names, _)| *at == section && is_one(names));
     found.map(|(_, _, help)| *help)
+}
+
+/// Words of other tools for a value, with the word that means the same here.
+const VALUES: &[(&str, &[&str], &str)] = &[
+    ("on_failure", &["ignore", "proceed", "keep_going", "continue_on_error"], "continue"),
+    ("on_failure", &["stop", "abort", "error", "fail_fast"], "fail"),
+    ("on_failure", &["skip", "skip_downstream"], "skip_dependents"),
+];
+
+/// What to use in place of a key that is not there yet, by the last part of its path.
+const INSTEAD: &[(&str, &str)] = &[
+    (
+        "budget",
+        "bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows what a run spends",
+    ),
+    ("mcp_servers", "write the calls that are needed as commands of your own: `[tools.NAME]`"),
+];
+
+/// Returns the word that means the same as a value of another tool.
+pub(super) fn value(path: &str, word: &str) -> Option<&'static str> {
+    let key = path.rsplit('.').next().unwrap_or_default();
+    let found = VALUES.iter().find(|(at, words, _)| *at == key && words.contains(&word));
+    found.map(|(_, _, here)| *here)
+}
+
+/// Returns what to use in place of a key that is not there yet.
+pub(super) fn instead(path: &str) -> Option<&'static str> {
+    let key = path.rsplit('.').next().unwrap_or_default();
+    INSTEAD.iter().find(|(at, _)| *at == key).map(|(_, help)| *help)
 }
 
 /// Returns the tool that does the same as a tool of another program.
@@ -147,6 +181,7 @@ mod tests {
         ] {
             assert!(key(path, name).is_some_and(|help| help.contains(says)), "{path} {name}");
         }
+        assert_eq!(key("agents.a", "allowedTools"), key("agents.a", "allowed_tools"));
         assert_eq!(key("limits", "start"), None);
         assert_eq!(key("tasks.a.retry", "start"), None);
         assert_eq!(rule("Bash(rm:*)").as_deref(), Some("bash(rm*)"));

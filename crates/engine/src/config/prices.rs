@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::Setting;
 use super::diagnostic::Problems;
 use super::raw::{CacheTime, Model, PriceList, Prices};
 use super::shape::Field;
+use super::{Setting, names};
 use crate::id::Name;
 use crate::spec::{ModelSpec, Price};
 
@@ -204,8 +204,13 @@ pub(super) fn check(
         let text = &model.model;
         let message =
             format!("the tokens of model `{name}` (`{text}`) {why}: its cost is not counted");
+        let known =
+            TABLE.group.iter().flat_map(|group| &group.model).flat_map(|known| &known.names);
+        let near =
+            names::nearest(text, known.map(String::as_str)).filter(|near| *near != text.as_str());
+        let near = near.map(|near| format!("did you mean `{near}`? else ")).unwrap_or_default();
         let help = format!(
-            "add `cost_per_mtok = {{ input = ..., output = ... }}` to [models.{name}], in US dollars per \
+            "{near}add `cost_per_mtok = {{ input = ..., output = ... }}` to [models.{name}], in US dollars per \
              million tokens"
         );
         setting.problems.warning("unknown_price", place, message, help);

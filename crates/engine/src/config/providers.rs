@@ -258,7 +258,9 @@ fn wire(name: &Name, entry: &Entry<Provider>, raw: &Provider, problems: &Problem
         let message = format!("provider `{name}` is of another kind than its service");
         problems.error("conflict", place, message, "leave `kind` or `service` out");
     }
-    if service.is_none() && !raw.kind.is_set() {
+    // A word that could not be read is reported already.
+    let is_unread = raw.service.is_wrong() || raw.kind.is_wrong();
+    if service.is_none() && !raw.kind.is_set() && !is_unread {
         let message = format!("provider `{name}` has no `kind`");
         let help = "use one of `anthropic`, `openai`, `openai-responses` and `scripted`, or name a known `service`";
         problems.error("missing_field", &entry.at.key, message, help);

@@ -41,8 +41,8 @@ pub(super) use self::services::{BOTH, known};
 pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};
 use super::shape::kinds::{
-    COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAMES, TASKS, TEXT, VARIABLE,
-    VARIABLES, WORDS, words_of,
+    COUNT, COUNT_OR_NONE, FILES, INPUT_TEMPLATE, KEY_FILE, MODEL, NAME_OF_PEOPLE, NAMES, TASKS,
+    TEXT, VARIABLE, VARIABLES, WORDS, words_of,
 };
 use super::shape::{Kind, List, ListOr, Named, sections, words};
 use super::size::Size;
@@ -80,7 +80,7 @@ sections! {
     /// All other keys.
     Settings {
         /// The name of the workflow, by which its runs are found.
-        name: String, TEXT => "the name of the directory";
+        name: String, NAME_OF_PEOPLE => "the name of the directory";
         /// The purpose of the workflow, for people.
         description: String, TEXT;
         /// The tasks that `run` runs when the command line names none. Tasks that they depend on
@@ -114,7 +114,7 @@ sections! {
         sandbox: Sandbox = Sandbox::default(), Sandbox::KIND;
         /// The agents, by name.
         agents: Named<Agent> = Named::default(), Kind::Map(&NAMES, &Agent::KIND),
-            gives "foreign_file", "no_model";
+            gives "foreign_file", "no_model", "unused_agent";
         /// Tools that are commands, by name. Agents list them under `tools`.
         tools: Named<Tool> = Named::default(), Kind::Map(&NAMES, &Tool::KIND),
             gives "conflict", "missing_field";

@@ -16,9 +16,22 @@ or `1m30s`. Both bounds are allowed. `check` reports mistakes under the codes in
 /// Returns the reference of all keys as Markdown: a table for each section.
 #[must_use]
 pub fn reference() -> String {
-    let mut page = HEAD.to_owned();
-    section(&mut page, "", "", File::KEYS);
-    page
+    let mut tables = String::new();
+    section(&mut tables, "", "", File::KEYS);
+    format!("{HEAD}\n{}{tables}", contents(&tables))
+}
+
+/// Returns the list of the sections of a page, each with a link to it. Sections below others are indented.
+fn contents(page: &str) -> String {
+    let titles = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let entry = |title: &str| {
+        let is_letter = |c: &char| c.is_alphanumeric() || *c == '-' || *c == '_';
+        let anchor = title.to_lowercase().replace(' ', "-");
+        let anchor: String = anchor.chars().filter(is_letter).collect();
+        let depth = title.replace(".NAME", "").matches('.').count();
+        format!("{}- [{title}](#{anchor})\n", "  ".repeat(depth))
+    };
+    titles.map(entry).collect()
 }
 
 /// Writes the table of a section, and then the sections below it.
@@ -72,7 +85,7 @@ fn row(key: &Key) -> String {
 /// Returns the key with a value, as a line of the file; empty for a table of its own.
 fn example(key: &Key) -> String {
     let is_section = matches!(key.kind, Kind::Map(_, Kind::Table(_)) | Kind::Profile);
-    match key.kind.example().filter(|_| key.built == Built::Yes && !is_section) {
+    match key.example().filter(|_| key.built == Built::Yes && !is_section) {
         Some(example) => format!("`{} = {example}`", key.name),
         None => String::new(),
     }
@@ -173,7 +186,172 @@ fn add_codes(kind: &Kind, all: &mut BTreeSet<&'static str>) {
 
 #[cfg(test)]
 mod tests {
+    use toml::{Table, Value};
+
     use super::*;
+    use crate::config::tests::Workspace;
+
+    /// A file in which everything is there that the examples name.
+    const AROUND: &str = r#"version = 1
+inputs.path.default = "docs"
+inputs.deep = { type = "boolean", default = true }
+inputs.files = { type = "array", default = ["a"] }
+secrets.name.env = "HOME"
+providers.name = { kind = "scripted", script = "offline/model.toml" }
+providers.real.kind = "anthropic"
+models.name = { provider = "name", model = "x", fallbacks = [] }
+models.other = { provider = "name", model = "y" }
+agents.name = { model = "name", instructions = "I" }
+tools.name = { description = "D", command = ["./scripts/tool"] }
+tasks.name = { agent = "name", prompt = "P" }
+"#;
+
+    /// The keys that must stand beside a key, as lines of its table.
+    fn beside(path: &str, key: &str) -> &'static str {
+        match (path, key) {
+            ("tasks", "approval" | "workflow" | "run") => "",
+            (
+                "tasks",
+                "env" | "stdin" | "cwd" | "capture" | "idempotent" | "idempotency_key" | "checks",
+            ) => "run = 'x'",
+            ("tasks", "foreach_as" | "foreach_key" | "max_concurrency" | "min_success") => {
+                "agent = 'name'\nprompt = 'P'\nforeach = 'inputs.files'"
+            }
+            ("tasks", "context" | "context_budget") => {
+                "agent = 'name'\nprompt = 'P'\ndepends_on = ['name']"
+            }
+            ("tasks", "loop") => "agent = 'name'\nprompt = 'P'\noutput = 'json'",
+            ("tasks", _) => "agent = 'name'\nprompt = 'P'",
+            ("agents", "model") => "",
+            ("agents", "instructions_file") => "model = 'name'",
+            ("agents", _) => "model = 'name'",
+            ("providers", "service") => "api_key = { env = 'HOME' }",
+            ("providers", "kind") => "",
+            ("providers", "script") => "kind = 'scripted'",
+            ("providers", _) => "kind = 'openai'\nbase_url = 'https://x.example/v1'",
+            ("models", "capabilities") => "provider = 'real'\nmodel = 'x'",
+            ("models", _) => "provider = 'name'\nmodel = 'x'\ncontext_window = 200000",
+            ("tools", _) => "description = 'D'\ncommand = ['./scripts/tool']",
+            ("secrets", "file") => "",
+            ("secrets", "env") => "",
+            ("secrets", _) => "env = 'HOME'",
+            ("inputs", "default") => "",
+            ("inputs", "pattern") => "default = 'A-1'",
+            ("inputs", _) => "default = 'a'",
+            ("tasks.approval", "message") => "",
+            ("tasks.approval", "on_timeout") => "message = 'M'\ntimeout = '1h'",
+            ("tasks.approval", _) => "message = 'M'",
+            ("tasks.checks", "agent") => "prompt = 'P'",
+            ("tasks.checks", "prompt") => "agent = 'name'",
+            ("tasks.checks", "run") => "",
+            ("tasks.checks", _) => "run = 'x'",
+            ("tasks.loop", "until") => "max_iterations = 2",
+            ("tasks.loop", "max_iterations") => "until = 'output'",
+            ("models.cost_per_mtok", "input") => "output = 1.0",
+            ("models.cost_per_mtok", "output") => "input = 1.0",
+            ("models.cost_per_mtok", _) => "input = 1.0\noutput = 1.0",
+            _ => "",
+        }
+    }
+
+    /// Puts a table into another at a path of keys, in which `NAME` is a new entry; `[]` is the first of an array.
+    fn put(into: &mut Table, path: &[&str], entry: Table) {
+        let Some((first, rest)) = path.split_first() else {
+            into.extend(entry);
+            return;
+        };
+        let (first, is_array) = match first.strip_suffix("[]") {
+            Some(first) => (first, true),
+            None => (*first, false),
+        };
+        let name = if first == "NAME" { "new" } else { first };
+        let inner = into.entry(name).or_insert_with(|| Table::new().into());
+        if is_array {
+            *inner = Value::Array(vec![entry.into()]);
+        } else {
+            put(inner.as_table_mut().expect("a table"), rest, entry);
+        }
+    }
+
+    /// Calls `each` with the path of each table of keys, and its keys.
+    fn tables(path: &str, keys: Keys, each: &mut impl FnMut(&str, &Key)) {
+        for key in keys.iter().copied().flatten().filter(|key| key.built == Built::Yes) {
+            each(path, key);
+            let point = if path.is_empty() { "" } else { "." };
+            let path = format!("{path}{point}{}", key.name);
+            match key.kind {
+                Kind::Table(inner) | Kind::Key(inner) => tables(&path, inner, each),
+                Kind::Map(_, Kind::Table(inner)) => tables(&format!("{path}.NAME"), inner, each),
+                Kind::List(Kind::Table(inner)) => tables(&format!("{path}[]"), inner, each),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_example_is_valid_for_its_key() {
+        let workspace = Workspace::new();
+        workspace.write("offline/model.toml", "[[rules]]\nsay = 'done'\n");
+        workspace.write("docs/style.md", "# Style\n");
+        workspace.write("scripts/tool", "#!/bin/sh\n");
+        workspace.write("workflows/tests.toml", "version = 1\n[tasks.x]\nrun = 'make test'\n");
+        workspace
+            .write(".agents/skills/name/SKILL.md", "---\nname: name\ndescription: D\n---\nX\n");
+        let environment = [("HOME", "/x"), ("ANTHROPIC_API_KEY", "k")];
+        let environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let (mut count, mut wrong) = (0, Vec::new());
+        tables("", File::KEYS, &mut |path, key| {
+            let Some(example) = key.example().filter(|_| !super::example(key).is_empty()) else {
+                return;
+            };
+            let section = path.replace(".NAME", "").replace("[]", "");
+            let mut text = format!("{}\n", beside(&section, key.name));
+            let mut entry: Table = text.parse().expect("lines");
+            text = format!("{} = {example}\n", key.name);
+            entry.extend(text.parse::<Table>().unwrap_or_else(|e| panic!("{text}: {e}")));
+            let mut file: Table = AROUND.parse().expect("a file");
+            let path: Vec<&str> = path.split('.').filter(|step| !step.is_empty()).collect();
+            if let ["tasks", "NAME", _, ..] = &path[..] {
+                let own = match path[2] {
+                    "approval" => "",
+                    "checks[]" => "run = 'x'",
+                    _ => "agent = 'name'\nprompt = 'P'\noutput = 'json'",
+                };
+                put(&mut file, &path[..2], own.parse().expect("lines"));
+            }
+            if let ["tasks", "NAME", "approval", _, ..] = &path[..] {
+                let own = "message = 'M'".parse().expect("lines");
+                put(&mut file, &path[..3], own);
+            }
+            if let [section @ ("models" | "providers" | "agents"), "NAME", _, ..] = &path[..] {
+                let own = beside(section, "").parse().expect("lines");
+                put(&mut file, &path[..2], own);
+            }
+            put(&mut file, &path, entry);
+            let mut sources = workspace.sources();
+            sources.environment.extend(environment.clone());
+            let text = toml::to_string(&file).expect("TOML");
+            let found = workspace.problems(&text, &sources);
+            let errors: Vec<_> = found.iter().filter(|line| !line.contains(" warning ")).collect();
+            if !errors.is_empty() {
+                wrong.push(format!("{section}.{} = {example}: {errors:?}", key.name));
+            }
+            count += 1;
+        });
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 200, "{count}");
+    }
+
+    #[test]
+    fn the_page_has_contents() {
+        let page = reference();
+        let sections = page.lines().filter(|line| line.starts_with("## ")).count();
+        let entries = page.lines().filter(|line| line.trim_start().starts_with("- [")).count();
+        assert_eq!(entries, sections);
+        assert!(page.contains(
+            "\n- [`[tasks.NAME]`](#tasksname)\n  - [`[tasks.NAME.retry]`](#tasksnameretry)\n"
+        ));
+    }
 
     #[test]
     fn a_row_says_all_there_is_to_say_of_a_key() {

@@ -4,6 +4,7 @@
 //! out of a checked tree. The keys themselves are declared in `raw`.
 
 mod declare;
+pub(super) mod examples;
 pub(super) mod kinds;
 pub(super) mod named;
 
@@ -55,6 +56,11 @@ impl Key {
     /// Returns the constant default of the key, if it has one.
     pub(super) fn default_value(&self) -> Option<Json> {
         self.default.map(|default| default()).filter(|value| !value.is_null())
+    }
+
+    /// Returns a value of the key as the file would write it; `None` if there is no short one.
+    pub(super) fn example(&self) -> Option<String> {
+        examples::of(self.name, &self.kind)
     }
 
     /// Returns the doc comment as one paragraph.

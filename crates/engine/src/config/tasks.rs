@@ -6,18 +6,22 @@ use super::diagnostic::{NO_HELP, Place, Problems};
 use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
-use super::{Setting, answers, approvals, env, fan_out, names, retry, sandbox};
+use super::written::Lines;
+use super::{Setting, answers, approvals, env, fan_out, names, output_types, retry, sandbox};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
 /// Turns `[tasks]` into tasks, in the order in which they are written.
 pub(super) fn tasks(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>) -> Vec<TaskSpec> {
     cycles(&setting.raw.tasks, setting.problems);
-    let enabled = setting.raw.tasks.values().filter_map(|(entry, task)| {
-        // The mistakes of a task that is not enabled are found too.
-        spec(setting, entry, task, agents).filter(|_| *task.enabled)
+    let mut lines = Lines::default();
+    let built = setting.raw.tasks.values().filter_map(|(entry, task)| {
+        Some((*task.enabled, spec(setting, entry, task, agents, &mut lines)?))
     });
-    enabled.collect()
+    // The mistakes of a task that is not enabled are found too.
+    let all: Vec<(bool, TaskSpec)> = built.collect();
+    output_types::check(setting, &all.iter().map(|(_, task)| task).collect::<Vec<_>>());
+    all.into_iter().filter_map(|(is_enabled, task)| is_enabled.then_some(task)).collect()
 }
 
 fn spec(
@@ -25,6 +29,7 @@ fn spec(
     entry: &Entry<Task>,
     task: &Task,
     agents: &BTreeMap<Name, AgentSpec>,
+    lines: &mut Lines,
 ) -> Option<TaskSpec> {
     let problems = setting.problems;
     let depends_on = depends_on(setting, entry, task);
@@ -61,6 +66,7 @@ fn spec(
         confinement: sandbox::confinement(setting, &task.sandbox),
         on_unknown: *task.on_unknown,
         acceptance,
+        written: lines.of_task(setting, entry, task),
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })
 }
@@ -192,8 +198,9 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
         // The tasks of its file are added later.
         (false, None) if task.workflow.is_set() => Some(Work::Graph { outputs: Vec::new() }),
         (false, None) => {
-            // An approval that could not be read is reported already.
-            if !task.approval.is_set() {
+            // An approval that could not be read is reported already, and so is a key that may have been the work.
+            let is_unread = || problems.mentions("unknown_key", &format!("in [tasks.{name}"));
+            if !task.approval.is_set() && !is_unread() {
                 let message = format!("task `{name}` does nothing");
                 let help = "add `agent` and `prompt`, `run`, or `approval`";
                 problems.error("missing_field", &entry.at.key, message, help);
@@ -278,13 +285,13 @@ fn texts(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) {
         }
     }
     if let Some((list, place)) = task.foreach.placed() {
-        scope.check(list, place, Language::Expression);
+        scope.check(list, place, Language::Expression("foreach"));
     }
     if let Some(approval) = task.approval.as_ref() {
         approvals::texts(&own, approval);
     }
     if let Some((when, place)) = task.when.placed() {
-        scope.check(when, place, Language::Expression);
+        scope.check(when, place, Language::Expression("when"));
     }
     if let Some((file, place)) =
         task.output_file.placed().filter(|(file, _)| own.is_same_for_all(file))

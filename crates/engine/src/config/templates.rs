@@ -2,13 +2,14 @@
 //! runs.
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::diagnostic::{Code, NO_HELP, Place, Problems};
 use super::raw::{Settings, Task};
-use super::{Setting, names};
+use super::{Setting, hints, names};
 use crate::template::{self, TemplateError};
 
 /// Fields that a template can use of a task that it depends on.
@@ -31,8 +32,8 @@ static BRACKETS: LazyLock<Regex> = LazyLock::new(|| {
 pub(super) enum Language {
     /// A text with `{{ }}` and `{% %}`.
     Template,
-    /// The part between the braces, without them.
-    Expression,
+    /// The part between the braces, without them, and the key that has it.
+    Expression(&'static str),
 }
 
 /// The names that a text may use.
@@ -95,15 +96,20 @@ impl<'a> Scope<'a> {
     pub(super) fn check(&self, text: &str, place: &Place, language: Language) {
         let found = match language {
             Language::Template => template::names_in_template(text),
-            Language::Expression => template::names_in_expression(text),
+            Language::Expression(_) => template::names_in_expression(text),
         };
         let check = Check { scope: self, text, place };
         match found {
             Ok(found) => check.names(found),
             Err(error) => {
-                let message = format!("not a valid template: {error}");
+                let advice = match language {
+                    Language::Template => hints::template(&error),
+                    Language::Expression(key) => hints::expression(key, text, &error),
+                };
+                let plain = || (format!("not a valid template: {error}"), NO_HELP.to_owned());
+                let (message, help) = advice.unwrap_or_else(plain);
                 let place = check.syntax_place(&error);
-                self.problems.error("bad_template", &place, message, NO_HELP);
+                self.problems.error("bad_template", &place, message, help);
             }
         }
     }
@@ -246,7 +252,9 @@ impl Check<'_> {
             return self.report("undefined_name", name, message, NO_HELP);
         }
         if !self.scope.depends_on.contains(task) && blamed.insert(task.to_owned()) {
-            let all = raw.depends_on.iter().map(|item| item.value.as_str()).chain([task]);
+            let is_good = |name: &&str| *name != own && tasks.has(name);
+            let all = raw.depends_on.iter().map(|item| item.value.as_str()).filter(is_good);
+            let all = all.chain([task]);
             let all: Vec<String> = all.map(|name| format!("\"{name}\"")).collect();
             let message = format!("`{name}` is used, but `{task}` is not in `depends_on`");
             let help = format!("add it: `depends_on = [{}]`", all.join(", "));
@@ -264,12 +272,6 @@ impl Check<'_> {
             ["outputs", ..] => {
                 let message = format!("`{name}`: `{task}` does not fan out and has one output");
                 self.report("undefined_name", name, message, &format!("use `tasks.{task}.output`"));
-            }
-            ["output", field, ..] if entry.value.as_ref().is_none_or(|t| self.is_text(t)) => {
-                let message =
-                    format!("`{name}`: the output of `{task}` is text, without `{field}`");
-                let help = format!("add `output = \"json\"` to [tasks.{task}]");
-                self.report("undefined_name", name, message, &help);
             }
             [field, ..] if TASK_FIELDS.contains(field) => {}
             [field, ..] => {
@@ -289,17 +291,6 @@ impl Check<'_> {
             let help = "add `output = \"json\"`, or an `output_schema`";
             self.scope.problems.warning("undefined_name", &self.name_place(name), message, help);
         }
-    }
-
-    /// Returns true if the output of a task is text. With a schema, of its own or of its agent, it is
-    /// JSON.
-    fn is_text(&self, task: &Task) -> bool {
-        let agent = task.agent.as_ref().and_then(|agent| self.scope.raw.agents.get(agent));
-        let agent = agent.and_then(|entry| entry.value.as_ref());
-        let of_agent = agent.is_some_and(|agent| agent.output_schema.is_set());
-        let is_text = !task.output.is_wrong() && task.output.is_text();
-        let has_own_form = task.approval.is_set() || task.workflow.is_set();
-        is_text && !task.output_schema.is_set() && !of_agent && !has_own_form
     }
 
     fn undefined(&self, name: &str) {
@@ -339,18 +330,23 @@ impl Check<'_> {
     }
 
     fn syntax_place(&self, error: &TemplateError) -> Place {
-        let text = self.text;
-        let Some(start) = self.place.written().find(text).filter(|_| !text.is_empty()) else {
-            return self.place.clone();
-        };
         let line = || {
-            let lines = text.split_inclusive('\n').take(error.line.saturating_sub(1));
+            let lines = self.text.split_inclusive('\n').take(error.line.saturating_sub(1));
             let at = lines.map(str::len).sum();
             at..at
         };
-        let range = error.range.clone().filter(|r| r.end <= text.len() && r.start <= r.end);
-        let range = range.unwrap_or_else(line);
-        self.place.part(start + range.start..start + range.end)
+        let range = error.range.clone().filter(|range| self.text.get(range.clone()).is_some());
+        within(self.place, self.text, &range.unwrap_or_else(line))
+    }
+}
+
+/// Returns the place of a range of bytes of a text that is written at a place; all of it if the text is
+/// written in another form.
+pub(super) fn within(place: &Place, text: &str, range: &Range<usize>) -> Place {
+    let start = place.written().find(text).filter(|_| text.get(range.clone()).is_some());
+    match start.filter(|_| !text.is_empty()) {
+        Some(start) => place.part(start + range.start..start + range.end),
+        None => place.clone(),
     }
 }
 

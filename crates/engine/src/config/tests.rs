@@ -14,7 +14,7 @@ use crate::policy::RestartStrategy;
 use crate::spec::{Join, OutputFormat, Work};
 
 /// A configuration without a mistake: what follows it begins at line 14.
-const BASE: &str = r#"version = 1
+pub(super) const BASE: &str = r#"version = 1
 [providers.p]
 kind = "scripted"
 script = "s.toml"
@@ -30,23 +30,23 @@ prompt = "P"
 "#;
 
 /// A workspace with a script in it.
-struct Workspace(tempfile::TempDir);
+pub(super) struct Workspace(tempfile::TempDir);
 
 impl Workspace {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let workspace = Self(dir);
         workspace.write("s.toml", "[[rules]]\nsay = 'done'\n");
         workspace
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         let path = self.0.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("created");
         std::fs::write(path, text).expect("written");
     }
 
-    fn sources(&self) -> Sources {
+    pub(super) fn sources(&self) -> Sources {
         Sources::new(self.0.path().join("agents.toml"))
     }
 
@@ -59,7 +59,7 @@ impl Workspace {
     }
 
     /// The problems as `line:column code message | help`, the file named when it is another one.
-    fn problems(&self, text: &str, sources: &Sources) -> Vec<String> {
+    pub(super) fn problems(&self, text: &str, sources: &Sources) -> Vec<String> {
         let all = match load_text(text, sources) {
             Ok(config) => config.warnings,
             Err(errors) => errors.0,
@@ -131,7 +131,10 @@ fn table(cases: &[(&str, &[&str])]) {
     let workspace = Workspace::new();
     for (snippet, want) in cases {
         let text = format!("{BASE}{snippet}");
-        assert_eq!(workspace.problems(&text, &workspace.sources()), *want, "{snippet}");
+        let mut found = workspace.problems(&text, &workspace.sources());
+        // A snippet has an agent for its keys alone.
+        found.retain(|line| !line.contains(" warning unused_agent "));
+        assert_eq!(found, *want, "{snippet}");
     }
 }
 
@@ -227,7 +230,7 @@ fn unknown_keys_and_wrong_types() {
              write it like `max_concurrency = 10`",
                 "16:13 wrong_type `limits.fail_fast` must be true or false, not an integer | \
              write it like `fail_fast = true`",
-                "17:13 bad_value `limits.max_depth` must be from 0 to 4294967295",
+                "17:13 bad_value `limits.max_depth` must be at least 0",
             ],
         ),
         (
@@ -245,22 +248,18 @@ fn unknown_keys_and_wrong_types() {
              `network = [\"crates.io:443\"]`",
                 "16:21 bad_value `sandbox.limits.memory` must be 64MiB or more",
                 "16:41 bad_value `1GB` is not a size | write a number and a unit, like `512MiB` or `8GiB`",
-                "16:59 bad_duration `sandbox.limits.cpu_time` must be longer than nothing",
+                "16:59 bad_duration `sandbox.limits.cpu_time` must be above 0",
             ],
         ),
         (
             "[limits]\ntimeout = '10 minutes'\ngrace_period = 5\n",
             &[
-                "15:11 bad_duration `10 minutes` is not a duration | write a number and a unit, like \
-             `250ms`, `10s`, `5m`, `2h` or `1m30s`",
-                "16:16 wrong_type `limits.grace_period` must be a duration, not an integer | write a \
-             number and a unit, like `250ms`, `10s`, `5m`, `2h` or `1m30s`",
+                "15:11 bad_duration `10 minutes` is not a duration | did you mean \"10m\"?",
+                "16:16 wrong_type `limits.grace_period` must be a duration, not an integer | did you mean \
+             \"5s\"?",
             ],
         ),
-        (
-            "[limits]\ntimeout = '0s'\n",
-            &["15:11 bad_duration `limits.timeout` must be longer than nothing"],
-        ),
+        ("[limits]\ntimeout = '0s'\n", &["15:11 bad_duration `limits.timeout` must be above 0"]),
         (
             "[agents.b]\ninstructions = 'x'\ntools = ['glob', 7]\n",
             &["16:18 wrong_type `agents.b.tools[1]` must be a string, not an integer | \
@@ -296,7 +295,10 @@ fn unknown_keys_and_wrong_types() {
         ),
         (
             "[models.n]\nprovider = 'p'\nmodel = 'n'\ncontext_window = 10\n",
-            &["17:18 bad_value `models.n.context_window` must be from 256 to 1099511627776"],
+            &[
+                "17:18 bad_value `models.n.context_window` must be at least 256 | below that, no request with a \
+             tool and a reply fits",
+            ],
         ),
     ]);
 }
@@ -305,7 +307,14 @@ fn unknown_keys_and_wrong_types() {
 fn what_is_documented_but_not_built() {
     let later = |path: &str| format!("not_built `{path}` is not available in this version");
     table(&[
-        ("[budget]\nmax_requests = 5\n", &[&format!("14:2 {}", later("budget"))]),
+        (
+            "[budget]\nmax_requests = 5\n",
+            &[&format!(
+                "14:2 {} | bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows \
+                 what a run spends",
+                later("budget")
+            )],
+        ),
         (
             "[limits]\nmax_spawn_rate = '5/10s'\n",
             &[&format!("15:1 {}", later("limits.max_spawn_rate"))],
@@ -335,7 +344,11 @@ fn what_is_documented_but_not_built() {
         ),
         (
             "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",
-            &[&format!("14:14 {}", later("profiles.ci.budget"))],
+            &[&format!(
+                "14:14 {} | bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows \
+                 what a run spends",
+                later("profiles.ci.budget")
+            )],
         ),
     ]);
 }
@@ -392,7 +405,7 @@ fn graphs_are_checked() {
             ],
         ),
         (
-            "[tasks.u]\nagent = 'a'\nprompt = '{{ file.name }} {{ instance.key }}'\n\
+            "[tasks.u]\nagent = 'a'\nprompt = '{{ file }} {{ instance.key }}'\n\
              foreach = 'range(3)'\nforeach_as = 'file'\nforeach_key = '{{ file }}'\nmin_success = 0.9\n",
             &[],
         ),
@@ -825,14 +838,14 @@ fn names_in_templates() {
         ),
         (
             &task("prompt = '{{ tasks.t.output.files }}'\ndepends_on = ['t']\n"),
-            &["18:14 undefined_name `tasks.t.output.files`: the output of `t` is text, without \
-             `files` | add `output = \"json\"` to [tasks.t]"],
+            &["18:14 undefined_name `tasks.t.output` is text and has no `files` | add `output = \
+             \"json\"` to [tasks.t]"],
         ),
         (
             &task("prompt = \"\"\"\nA\n{{ inputs.path\nB\"\"\"\n"),
             &[
                 "21:1 bad_template not a valid template: syntax error: unexpected identifier, expected \
-             end of variable block",
+             end of variable block | close `{{` with `}}`",
             ],
         ),
         (
@@ -1005,6 +1018,7 @@ fn several_problems_are_reported_together_and_in_order() {
         codes,
         [
             (2, 9, "no_model"),
+            (2, 9, "unused_agent"),
             (3, 10, "unknown_tool"),
             (5, 9, "unknown_agent"),
             (6, 14, "undefined_name"),

@@ -15,7 +15,7 @@ use crate::id::Name;
 use crate::schema::Schema;
 use crate::spec::tool::{CommandTool, places_of_code};
 use crate::template::{self, argument};
-use crate::tool::own;
+use crate::tool::own::{self, Startable};
 
 /// Keywords by which a schema may allow properties that it does not list under `properties`.
 const OPEN: [&str; 7] = [
@@ -180,14 +180,24 @@ fn warn_of_missing(setting: Setting<'_>, program: &Item<String>) {
         false => path.is_some(),
     };
     let path = path.map(String::as_str).unwrap_or_default();
-    if may_look && !own::is_there(program, setting.root, path) {
-        let message = match is_path {
-            true => format!("there is no file `{program}`"),
-            false => format!("there is no program `{program}` in `PATH`"),
-        };
-        let help = "calls of the tool will fail until it is there";
-        setting.problems.warning("missing_program", &at.value, message, help);
-    }
+    let found = match may_look {
+        true => own::startable(program, setting.root, path),
+        false => Startable::Yes,
+    };
+    let (message, help) = match (found, is_path) {
+        (Startable::Yes, _) => return,
+        (Startable::NotExecutable, _) => {
+            (format!("`{program}` is not executable"), format!("run `chmod +x {program}`"))
+        }
+        (Startable::Missing, is_path) => {
+            let message = match is_path {
+                true => format!("there is no file `{program}`"),
+                false => format!("there is no program `{program}` in `PATH`"),
+            };
+            (message, "calls of the tool will fail until it is there".to_owned())
+        }
+    };
+    setting.problems.warning("missing_program", &at.value, message, help);
 }
 
 /// Returns the folder in which a tool runs, relative to the workspace root.

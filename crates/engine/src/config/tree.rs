@@ -17,6 +17,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnostic::{Diagnostic, NO_HELP, Origin, Place, Text};
+use super::hints;
 
 /// The word for an array in messages.
 pub(super) const ARRAY: &str = "an array";
@@ -69,9 +70,13 @@ impl Places {
                 .filter(|message| message.contains("duplicate key"))
                 .and_then(|_| first_place(text.inner(), span.start));
             let first = first.map(|line| format!(" (it is set in line {line} already)"));
-            let message =
-                format!("not valid TOML: {}{}", error.message(), first.unwrap_or_default());
-            Box::new(Diagnostic::error("bad_toml", &place, message, NO_HELP))
+            let advice = hints::not_toml(text.inner(), place.span.start);
+            let (reason, help) = advice.unwrap_or_else(|| {
+                let reason = format!("{}{}", error.message(), first.unwrap_or_default());
+                (reason, NO_HELP.to_owned())
+            });
+            let message = format!("not valid TOML: {reason}");
+            Box::new(Diagnostic::error("bad_toml", &place, message, help))
         })?;
         self.table(parsed.get_ref(), text)
     }

@@ -3,7 +3,8 @@
 //! Owns the way from the arguments of a call to the arguments of the program. No shell reads them: a
 //! value stays within its argument, and none becomes an option.
 
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -176,14 +177,37 @@ impl Tool for Own {
     }
 }
 
-/// Returns true if a program is there: a path as a file of the workspace, a bare name in a folder of
-/// `path`. Blocks.
+/// Whether a program can be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Startable {
+    /// It is there, and may be executed.
+    Yes,
+    /// There is a file that nobody may execute.
+    NotExecutable,
+    /// There is none.
+    Missing,
+}
+
+/// Looks for a program: a path as a file of the workspace, a bare name in a folder of `path`. Blocks.
 #[must_use]
-pub fn is_there(program: &str, root: &Path, path: &str) -> bool {
-    match program.contains('/') {
-        true => root.join(program).is_file(),
-        false => std::env::split_paths(path).any(|folder| folder.join(program).is_file()),
+pub fn startable(program: &str, root: &Path, path: &str) -> Startable {
+    let look = |file: PathBuf| match file.metadata() {
+        Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => Startable::Yes,
+        Ok(found) if found.is_file() => Startable::NotExecutable,
+        _ => Startable::Missing,
+    };
+    if program.contains('/') {
+        return look(root.join(program));
     }
+    let mut best = Startable::Missing;
+    for folder in std::env::split_paths(path) {
+        match look(folder.join(program)) {
+            Startable::Yes => return Startable::Yes,
+            Startable::NotExecutable => best = Startable::NotExecutable,
+            Startable::Missing => {}
+        }
+    }
+    best
 }
 
 #[cfg(test)]

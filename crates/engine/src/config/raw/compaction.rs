@@ -439,7 +439,7 @@ mod tests {
             ("strategy = 'server'\n", "9:12 `server` is not a value of `compaction.strategy`"),
             (
                 "[compaction.server]\ntrigger = 49_999\n",
-                "10:11 `compaction.server.trigger` must be from 50000 to 1099511627776",
+                "10:11 `compaction.server.trigger` must be at least 50000",
             ),
             (
                 "[compaction.context_editing]\nclear_tool_inputs = [1]\n",

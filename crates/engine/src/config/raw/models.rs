@@ -8,8 +8,8 @@ use serde_json::Value as Json;
 
 use crate::admission::OnQuota;
 use crate::config::shape::kinds::{
-    COUNT, FILE, HEADERS, KEY_FILE, MODELS, PRICE, PROVIDER, SECRET, SHARE, TEXT, TOKENS, VARIABLE,
-    WINDOW, words_of,
+    COUNT, FILE, HEADERS, KEY_FILE, MODELS, NAME_OF_PEOPLE, PRICE, PROVIDER, SECRET, SHARE, TEXT,
+    TOKENS, VARIABLE, WINDOW, words_of,
 };
 use crate::config::shape::{Kind, List, ListOr, Named, Read, Section, sections, words};
 use crate::config::tree::Places;
@@ -196,7 +196,7 @@ sections! {
         /// The provider that serves the model.
         provider: String, PROVIDER => "the public service whose key is set";
         /// The provider's own name for the model, which must be stated.
-        model: String, TEXT;
+        model: String, NAME_OF_PEOPLE;
         /// The sampling temperature.
         temperature: f64, Kind::Number(0, 2, "") => "the provider's";
         /// The share of likely tokens from which the model samples (nucleus sampling).

@@ -171,7 +171,7 @@ sections! {
     Loop {
         /// The condition, which can use `output` and `iteration`. It is looked at when the answer has
         /// passed all checks. It must be stated.
-        until: String, EXPRESSION;
+        until: String, EXPRESSION, gives "always_true";
         /// The most rounds, those that mend an answer included. It must be stated.
         max_iterations: u32, Kind::Whole(1, 1000, "");
     }
@@ -213,7 +213,7 @@ sections! {
         /// The share of the instances that must complete, from 0 to 1. If fewer do, the task fails.
         min_success: f64 = 1.0, SHARE, gives "conflict";
         /// The condition for the task: if it is false, the task is skipped and counts as done.
-        when: String, EXPRESSION;
+        when: String, EXPRESSION, gives "always_true";
         /// The longest time that one attempt may take.
         timeout: Duration, Kind::Time => "that of `[defaults]`", gives "conflict";
         /// The number of attempts, and the pauses between them.

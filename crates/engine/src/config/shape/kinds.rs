@@ -66,12 +66,21 @@ impl Kind {
             Self::List(inner) => format!("[{}]", inner.example()?),
             Self::Map(_, inner) => format!("{{ name = {} }}", inner.example()?),
             Self::Table(keys) | Self::Key(keys) => {
-                let keys = keys.iter().copied().flatten();
-                let first = keys.filter(|key| key.built == Built::Yes).find_map(|key| {
+                let keys = keys.iter().copied().flatten().filter(|key| key.built == Built::Yes);
+                let plain = keys.filter_map(|key| {
                     let plain = !matches!(key.kind, Self::Table(_) | Self::Map(..) | Self::Key(_));
-                    Some(format!("{} = {}", key.name, key.kind.example().filter(|_| plain)?))
+                    let example = key.example().filter(|_| plain)?;
+                    Some((key.kind, format!("{} = {example}", key.name)))
                 });
-                format!("{{ {} }}", first?)
+                let mut plain = plain.take(2);
+                let (kind, first) = plain.next()?;
+                // A price has two sides.
+                let is_price =
+                    |kind: &Self| matches!(kind, Self::Number(_, _, "USD per million tokens"));
+                match plain.next().filter(|(other, _)| is_price(&kind) && is_price(other)) {
+                    Some((_, second)) => format!("{{ {first}, {second} }}"),
+                    None => format!("{{ {first} }}"),
+                }
             }
             Self::Either(kinds) => return kinds.first()?.example(),
         })
@@ -124,6 +133,9 @@ pub(in crate::config) const HEADERS: Form = Form {
     rule: "use letters, digits, `-`, `_` and `.`",
 };
 
+/// The description of a string that is shown in one line: it has no control characters.
+pub(in crate::config) const LINE: &str = "line";
+
 /// The largest count: it fits a `u32`, so sums of two are far from overflow.
 const MOST: i64 = u32::MAX as i64;
 /// The largest size: 2^40 keeps every sum far from overflow.
@@ -138,6 +150,7 @@ macro_rules! kinds {
 
 kinds! {
     TEXT = Kind::Text("string", &[]);
+    NAME_OF_PEOPLE = Kind::Text(LINE, &["bad_value"]);
     TEXTS = Kind::List(&TEXT);
     TEMPLATE = Kind::Text("template", &[
         "bad_template", "missing_dependency", "not_built", "undefined_name", "unknown_task",
