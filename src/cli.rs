@@ -48,6 +48,7 @@ mod trust;
 
 use std::ffi::OsString;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
@@ -136,14 +137,35 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
         true => (Stream::Err, Exit::Usage),
         false => (Stream::Out, Exit::Done),
     };
-    let shown = Arguments::try_parse_from(shown).err().unwrap_or(error).render();
-    let text = match stream.is_coloured() {
+    let mut error = Arguments::try_parse_from(shown).err().unwrap_or(error);
+    let help = help_for(&mut error);
+    let shown = error.render();
+    let mut text = match stream.is_coloured() {
         true => stream::with_colours(&shown.ansi().to_string()),
         false => shown.to_string(),
     };
+    text.extend(help.map(|help| format!("help: {help}\n")));
     // A stream that is closed is no error: the code says enough.
     let _ = stream.print(&text);
     exit
+}
+
+/// Flags by which other programs say what they would do, and do nothing.
+const DRY: [&str; 5] = ["--dry-run", "--dryrun", "--dry", "--what-if", "--noop"];
+
+/// Returns the advice for a flag of other programs, in place of the one of the parser.
+fn help_for(error: &mut clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let is_dry = DRY.contains(&flag.as_str());
+    // It proposes to hand the flag on as a value, which no verb wants.
+    let is_no_value = |value: &ContextValue| value.to_string().contains("as a value");
+    if is_dry || error.get(ContextKind::Suggested).is_some_and(is_no_value) {
+        error.remove(ContextKind::Suggested);
+    }
+    is_dry.then_some(
+        "`callsheet check` finds mistakes and runs nothing; `callsheet resume --explain` says what a \
+         resume would do",
+    )
 }
 
 /// Sends tracing output to stderr: warnings, or more with `-v`. A filter in CALLSHEET_LOG overrides

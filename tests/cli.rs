@@ -5,6 +5,7 @@ mod evidence;
 mod exits;
 mod failures;
 mod first_hour;
+mod first_mistakes;
 mod many_tasks;
 mod mistakes;
 mod printed;

@@ -103,9 +103,9 @@ fn outcome(project: &Project, pending: &Pending, allowed: bool, given: Given) ->
         }
         Given::Late { by, at_ms, allowed } => late(project, &by, at_ms, allowed),
         Given::Over { at_ms } => {
-            let when = format!("{} at {}", project.times.short(at_ms), project.times.of_day(at_ms));
+            let when = project.times.day_and_time(at_ms);
             complain(&format!(
-                "its time was over on {when}: its `on_timeout` answers when the run is resumed"
+                "its time was over at {when}: its `on_timeout` answers when the run is resumed"
             ));
             Exit::Failed
         }
@@ -118,11 +118,11 @@ fn outcome(project: &Project, pending: &Pending, allowed: bool, given: Given) ->
 
 /// Says who answered first, and when.
 fn late(project: &Project, by: &str, at_ms: i64, allowed: bool) -> Exit {
-    let when = format!("{} at {}", project.times.short(at_ms), project.times.of_day(at_ms));
+    let when = project.times.day_and_time(at_ms);
     let what = if allowed { "yes" } else { "no" };
     complain(&match by {
-        BY_TIMEOUT => format!("its time was over on {when}: the answer was {what}"),
-        by => format!("{} answered first, on {when}: {what}", safe(by)),
+        BY_TIMEOUT => format!("its time was over at {when}: the answer was {what}"),
+        by => format!("it is answered already: {what}, at {when}, by {}", safe(by)),
     });
     Exit::Failed
 }

@@ -44,18 +44,27 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
         }
         Err(exit) => return exit,
     }
+    let exit = cancelled(project, verb, run, &part);
+    if exit == Exit::Done {
+        complain(&format!("cancelled: {}", verb.what));
+    }
+    exit
+}
+
+/// Cancels what has not ended.
+fn cancelled(project: &Project, verb: &args::Cancel, run: RecordedRun, part: &Selector) -> Exit {
     if !run.is_live() {
-        return without_owner(project, &run, &part);
+        return without_owner(project, &run, part);
     }
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    let operation = Operation::Cancel { target: target(&part), reason: None };
+    let operation = Operation::Cancel { target: target(part), reason: None };
     match runtime.block_on(Client::of(run.clone()).send(operation)) {
         Ok(Acknowledgement::Taken { busy }) => {
             note_busy(busy.as_deref());
-            wait(project, &run, &part)
+            wait(project, &run, part)
         }
         Ok(Acknowledgement::NotFound) => {
             complain(&format!("error: there is no `{}`", verb.what));
@@ -66,9 +75,9 @@ pub(super) fn run(project: &Project, verb: &args::Cancel) -> Exit {
             Exit::Failed
         }
         // The owner may have ended between the two checks.
-        Err(error) => match stopped(project, &run, &part) {
+        Err(error) => match stopped(project, &run, part) {
             Ok(Some(true)) => Exit::Done,
-            _ if !run.is_live() => without_owner(project, &run, &part),
+            _ if !run.is_live() => without_owner(project, &run, part),
             _ => {
                 complain(&format!("error: {error}"));
                 Exit::Failed

@@ -9,7 +9,7 @@ use crate::config::{self, Outside, Sources, suggest};
 use crate::event::{Event, SharedRecord};
 use crate::exit::Exit;
 use crate::glob::{self, Wildcards};
-use crate::id::{AgentId, RunId};
+use crate::id::{AgentId, Name, RunId};
 use crate::journal::driving::Drivable;
 use crate::journal::local::LocalArchive;
 use crate::journal::source::{Archive, RecordedRun};
@@ -232,6 +232,19 @@ impl Project {
         Ok((self.run(run)?, part))
     }
 
+    /// Does the same for what is only shown: a name that no run has may be that of a task of the newest run.
+    pub(super) fn shown(&self, text: Option<&str>) -> Result<(RecordedRun, Selector), Exit> {
+        if let Some(name) = text.filter(|text| !text.contains(['/', '@']))
+            && let Err((_, Exit::Failed)) = self.find(Some(name))
+            && let Ok(newest) = self.find(None)
+            && let Ok(task) = Name::of_record(name)
+            && newest.state(|_| {}).0.task(&task).is_some()
+        {
+            return Ok((newest, Selector::Task(name.to_owned())));
+        }
+        self.part(text)
+    }
+
     /// Reads the state of a run. It is empty while the run's first records are being written.
     pub(super) fn state(&self, run: &RecordedRun) -> Result<RunState, Exit> {
         self.read(run, run.state(|_| {}))
@@ -350,7 +363,7 @@ pub(super) fn workflow_of(run: &RecordedRun) -> Option<String> {
 }
 
 /// The most names among which a miss is compared and that a message lists.
-const SUGGESTED: usize = 30;
+pub(super) const SUGGESTED: usize = 30;
 
 /// Returns the agent with this name, or else the only child whose name ends so, or else all agents that match the name as a glob.
 pub(super) fn agents<'a>(

@@ -14,8 +14,12 @@ use crate::config::{Config, Diagnostic, Diagnostics, Excerpt, LOOSE_RULE, Severi
 use crate::exit::Exit;
 use crate::printable;
 
-/// Width of a suggestion in columns, after which it is wrapped.
+/// Width of a suggestion in columns, after which it is wrapped, and that of what stands before it.
 const WIDTH: usize = 100;
+const HELP: usize = "  help: ".len();
+
+/// A width that no line has. A reason stands in one line, so that a search finds its words.
+const BOUNDLESS: usize = 100_000;
 
 /// Prints the diagnostics of a loaded configuration. Returns the configuration if it has no errors.
 pub(super) fn shown(
@@ -65,7 +69,7 @@ pub(super) fn text(found: &Diagnostic, colour: bool) -> String {
     theme.characters.warning = format!("warning[{}]:", found.code);
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_links(false)
-        .with_width(WIDTH)
+        .with_width(BOUNDLESS)
         .with_break_words(false)
         .with_context_lines(1);
     let mut text = String::new();
@@ -101,11 +105,29 @@ impl<'a> Shown<'a> {
         Self {
             found,
             message: printable::block(&found.message).into_owned(),
-            help: help.map(|help| printable::block(&help.to_string()).into_owned()),
+            help: help.map(|help| wrapped(&printable::block(&help.to_string()))),
             file: printable::line(&found.file).into_owned(),
             excerpt: excerpt.and_then(printable_excerpt),
         }
     }
+}
+
+/// Returns a suggestion in lines, broken between words.
+fn wrapped(help: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in help.split(' ') {
+        let columns = |text: &str| text.chars().map(printable::columns).sum::<usize>();
+        let last = lines.last_mut().expect("there is one");
+        match last.is_empty() {
+            true => last.push_str(word),
+            false if columns(last) + 1 + columns(word) <= WIDTH - 2 - HELP => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            false => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// Makes the lines safe to show, and the place with them, so that the carets stand under what is

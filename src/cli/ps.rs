@@ -157,7 +157,7 @@ fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> Str
     let widest = widest.clamp(4, NAME);
     let mut text = format!(
         "{:widest$}  {:9}  {:>4}  {:>6}  {:>6}  {:>8}  {:>4}  WAITS FOR\n",
-        "NAME", "STATE", "TURN", "IN", "OUT", "COST", "AGE"
+        "NAME", "STATE", "TURN", "IN", "OUT", "COST", "IDLE"
     );
     for row in rows {
         let state = paint.state(&row.state, &format!("{:9}", row.state));

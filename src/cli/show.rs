@@ -33,7 +33,7 @@ use crate::store::{self, Checked, StoreError};
 use crate::turn::Outcome;
 
 pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
-    let (run, part) = match project.part(verb.what.as_deref()) {
+    let (run, part) = match project.shown(verb.what.as_deref()) {
         Ok(found) => found,
         Err(exit) => return exit,
     };

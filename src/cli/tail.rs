@@ -1,5 +1,6 @@
 //! `tail`: prints the agents' logs from the journal, while the run works or afterwards.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::args;
 use super::deltas::Deltas;
-use super::locate::Project;
+use super::locate::{Project, SUGGESTED};
 use super::paint::Paint;
 use super::rows::folded;
 use super::screen::Screen;
@@ -16,6 +17,7 @@ use super::stream::Stream;
 use super::times::Times;
 use super::{complain, refusal, runtime};
 use crate::client::{Client, Parts, Update};
+use crate::config::suggest;
 use crate::event::{Event, Record, SharedRecord};
 use crate::exit::Exit;
 use crate::id::AgentId;
@@ -47,6 +49,9 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         Err(error) => return refusal::refused(&project.flags(), Some(&run), &error),
     };
     if !verb.follow {
+        if !filter.has_fitted.get() {
+            nothing_fits(project, &run, verb);
+        }
         return Exit::Done;
     }
     let parts = match (verb.deltas, verb.json) {
@@ -60,6 +65,23 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
         }
         Err(exit) => exit,
     }
+}
+
+/// Says that the run has nobody whom the filter wants.
+fn nothing_fits(project: &Project, run: &RecordedRun, verb: &args::Tail) {
+    let Ok(state) = project.state(run) else { return };
+    let known = |wanted: &[String], what: &str, names: Vec<&str>| {
+        let Some(first) = wanted.first() else { return };
+        complain(&format!("note: the run has no {what} `{}`", wanted.join("`, `")));
+        match suggest(first, names) {
+            help if help.is_empty() => {}
+            help => complain(&format!("help: {help}")),
+        }
+    };
+    let agents = state.agents().keys().take(SUGGESTED).map(AgentId::as_str).collect();
+    known(&verb.agents, "agent", agents);
+    let tasks = state.tasks().take(SUGGESTED).map(|(name, _)| name.as_str()).collect();
+    known(&verb.tasks, "task", tasks);
 }
 
 /// Waits until there is a run. Ctrl-C ends the program as usual.
@@ -162,6 +184,8 @@ struct Filter {
     agents: Option<Selection>,
     tasks: Option<Selection>,
     since: u64,
+    /// True once an agent and a task fitted, or if all do.
+    has_fitted: Cell<bool>,
 }
 
 /// Names and globs.
@@ -201,13 +225,18 @@ impl Selection {
 impl Filter {
     fn new(verb: &args::Tail) -> Result<Self, globset::Error> {
         let (agents, tasks) = (Selection::new(&verb.agents)?, Selection::new(&verb.tasks)?);
-        Ok(Self { agents, tasks, since: verb.since.unwrap_or(0) })
+        let has_fitted = Cell::new(agents.is_none() && tasks.is_none());
+        Ok(Self { agents, tasks, since: verb.since.unwrap_or(0), has_fitted })
     }
 
     fn wants(&self, record: &SharedRecord) -> bool {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let task = record.task.as_ref().map(|task| task.as_str());
-        record.seq > self.since && self.fits(agent, task)
+        let fits = self.fits(agent, task);
+        if fits {
+            self.has_fitted.set(true);
+        }
+        record.seq > self.since && fits
     }
 
     /// Returns true if the agent and the task are selected.

@@ -34,6 +34,13 @@ impl Times {
         }
     }
 
+    /// Formats a time to the second, with the day unless it is today: `03:33:27`, `Nov 21, 03:33:27`.
+    pub(super) fn day_and_time(&self, ms: i64) -> String {
+        let (at, now) = (self.at(ms), Timestamp::now().to_zoned(self.zone.clone()));
+        let form = if at.date() == now.date() { "%H:%M:%S" } else { "%b %d, %H:%M:%S" };
+        at.strftime(form).to_string()
+    }
+
     /// Formats a time as short as it can be understood today: `03:33`, else `Nov 21`.
     pub(super) fn short(&self, ms: i64) -> String {
         let (at, now) = (self.at(ms), Timestamp::now().to_zoned(self.zone.clone()));
@@ -60,5 +67,6 @@ mod tests {
             assert_eq!(Times { zone }.of_day(ms), shown);
         }
         assert_eq!(Times::new(true).short(ms), "Nov 18");
+        assert_eq!(Times::new(true).day_and_time(ms), "Nov 18, 02:14:05");
     }
 }

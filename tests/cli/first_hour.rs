@@ -144,7 +144,7 @@ fn ps_is_one_line_a_run_within_80_columns() {
     assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
     let tree = desk.good(&["ps", "--tree", "--utc"]);
     assert_snapshot!(settled(&desk, &tree), @r"
-    NAME       STATE      TURN      IN     OUT      COST   AGE  WAITS FOR
+    NAME       STATE      TURN      IN     OUT      COST  IDLE  WAITS FOR
     beef desk  partial               0       0
       good     completed             0       0
         @good  completed             0       0

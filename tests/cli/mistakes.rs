@@ -84,8 +84,7 @@ fn people_see_each_mistake_with_its_line_and_a_suggestion() {
         ╰────
       help: add [inputs.pat]
 
-    error[bad_script]: a rule has no key `sya`: it knows agent, turn, last_tool, when, let, say,
-      │ calls, stop, delay_ms
+    error[bad_script]: a rule has no key `sya`: it knows agent, turn, last_tool, when, let, say, calls, stop, delay_ms
        ╭─[scripts/s.toml:5:1]
      4 │ [[rules]]
      5 │ sya = "x"

@@ -78,7 +78,7 @@ fn a_gate_ends_the_run_as_waiting_and_opens_from_another_terminal() {
     assert_eq!(pending(&desk), [] as [Value; 0]);
     let late = desk.call(&["reject", &id]);
     assert_eq!(late.code, 1, "{}", late.err);
-    assert!(late.err.contains("answered first"), "{}", late.err);
+    assert!(late.err.contains("answered already: "), "{}", late.err);
     let resumed = desk.call(&["resume"]);
     assert_eq!(resumed.code, 0, "{}", resumed.err);
     let [answered] = &events(&desk, "approval.answered")[..] else { panic!("one answer") };
