@@ -180,6 +180,7 @@ fn listen_to_tracing(verbose: u8) {
     let filter = tracing_subscriber::EnvFilter::try_new(&wanted);
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| stream::Log);
+    let subscriber = subscriber.with_timer(times::OfLog).with_target(verbose > 0);
     let subscriber = subscriber.log_internal_errors(false);
     // A second call in one process (tests) keeps the first subscriber.
     let _ = subscriber.with_ansi(Stream::Err.is_coloured()).try_init();

@@ -17,7 +17,7 @@ use crate::id::AgentId;
 use crate::journal::{JournalError, stamp};
 use crate::report::evidence::{Evidence, EvidenceFold};
 use crate::run::delta_feed::DeltaLine;
-use crate::show::status::Status;
+use crate::show::status::{Status, space};
 
 /// The pause between two drawings of the status area: five a second look steady.
 const REDRAW: Duration = Duration::from_millis(200);
@@ -191,10 +191,10 @@ impl LiveView {
     }
 
     fn draw(&mut self) -> bool {
-        if let (Some(status), Some(width)) = (&mut self.status, self.screen.width()) {
+        if let (Some(status), Some((width, height))) = (&mut self.status, self.screen.size()) {
             status.set_asking(self.screen.asking());
             // A line that fills the last column makes some terminals wrap.
-            self.screen.show(&status.lines(stamp::now_ms(), width - 1));
+            self.screen.show(&status.lines(stamp::now_ms(), width - 1, space(height)));
         }
         true
     }

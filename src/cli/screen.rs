@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
 use super::rows::folded;
-use super::stream::Stream;
+use super::stream::{self, Drawn, Stream};
 use crate::id::AgentId;
 use crate::printable;
 
@@ -50,12 +50,20 @@ impl Screen {
             echo_controls(false);
             area
         });
-        Arc::new(Self { area, state: Mutex::default() })
+        let screen = Arc::new(Self { area, state: Mutex::default() });
+        stream::draws(&screen);
+        screen
     }
 
     /// Returns the width of the status area; `None` if none is drawn.
     pub(super) fn width(&self) -> Option<usize> {
         self.area.as_ref().and_then(|_| Stream::Err.width())
+    }
+
+    /// Returns the width and the height of the terminal; `None` if no status area is drawn.
+    pub(super) fn size(&self) -> Option<(usize, usize)> {
+        let (_, height) = self.area.as_ref().and_then(|_| Stream::Err.size())?;
+        Some((self.width()?, height))
     }
 
     /// Prints a line above the status area.
@@ -132,6 +140,13 @@ impl Screen {
             area.finish_and_clear();
             echo_controls(true);
         }
+        stream::draws_no_more();
+    }
+}
+
+impl Drawn for Screen {
+    fn above(&self, text: &str) {
+        let _ = self.line(text);
     }
 }
 

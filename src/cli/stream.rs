@@ -6,7 +6,9 @@
 
 use std::hash::BuildHasher;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
 
 use crate::exit::Exit;
 use crate::printable;
@@ -111,7 +113,37 @@ pub(super) fn complain(text: &str) {
 
 /// Prints a message to stderr whose lines were put together by this program.
 pub(super) fn complain_in_lines(text: &str) {
-    let _ = Stream::Err.print(&format!("{text}\n"));
+    above(text);
+}
+
+/// Whoever has drawn on stderr, and prints lines above that.
+pub(super) trait Drawn: Send + Sync {
+    /// Prints lines without the newline at their end. A stderr that is closed is no error.
+    fn above(&self, text: &str);
+}
+
+/// Whoever has drawn on stderr now.
+static DRAWN: Mutex<Option<Weak<dyn Drawn>>> = Mutex::new(None);
+
+/// Takes that notes and the program's log go above what is drawn there, as long as that lives.
+pub(super) fn draws(drawn: &Arc<impl Drawn + 'static>) {
+    let drawn: Arc<dyn Drawn> = drawn.clone();
+    *DRAWN.lock() = Some(Arc::downgrade(&drawn));
+}
+
+/// Takes that nothing is drawn any more.
+pub(super) fn draws_no_more() {
+    *DRAWN.lock() = None;
+}
+
+/// Prints lines to stderr, above what is drawn there.
+fn above(text: &str) {
+    let drawn = DRAWN.lock().as_ref().and_then(Weak::upgrade);
+    match drawn {
+        Some(drawn) => drawn.above(text),
+        // A stderr that is closed is no error.
+        None => drop(Stream::Err.print(&format!("{text}\n"))),
+    }
 }
 
 fn indented(text: &str) -> String {
@@ -272,9 +304,8 @@ impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let event = String::from_utf8_lossy(bytes);
         // The formatter escapes what texts hold of colours, and makes them itself.
-        let event = with_colours(&indented(&event)) + "\n";
         // A stderr that nobody reads any more is no error: the subscriber would report it there, and panic.
-        let _ = Stream::Err.print(&event);
+        above(&with_colours(&indented(&event)));
         Ok(bytes.len())
     }
 

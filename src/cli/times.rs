@@ -2,6 +2,8 @@
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 /// The time zone in which times are shown.
 #[derive(Clone, Debug)]
@@ -46,6 +48,17 @@ impl Times {
         let (at, now) = (self.at(ms), Timestamp::now().to_zoned(self.zone.clone()));
         let form = if at.date() == now.date() { "%H:%M" } else { "%b %d" };
         at.strftime(form).to_string()
+    }
+}
+
+/// The time of a line of the program's log, as that of the lines of a run beside it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfLog;
+
+impl FormatTime for OfLog {
+    fn format_time(&self, writer: &mut Writer<'_>) -> std::fmt::Result {
+        let times = Times::new(false);
+        writer.write_str(&times.of_day(Timestamp::now().as_millisecond()))
     }
 }
 

@@ -112,15 +112,15 @@ fn the_status_area_follows_the_run_and_its_window() {
     );
     let terminal = Terminal::start(&desk, 80, &["run"]);
     terminal.until("tasks 0/2 done, 1 running, 1 waiting");
-    terminal.until("at work: one run");
+    terminal.until("one run");
     terminal.resize(130);
     terminal.until("00:01");
     let shown = terminal.text();
-    assert_eq!(shown.matches("at work:").count(), 1, "{shown}");
+    assert_eq!(shown.matches("  one run").count(), 1, "{shown}");
     desk.write("go", "");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
-    assert!(!shown.contains("at work:") && shown.contains("two  completed"), "{shown}");
+    assert!(!shown.contains("one run") && shown.contains("two  completed"), "{shown}");
 }
 
 #[test]

@@ -3,16 +3,19 @@
 //!
 //! Pure: folds records, and gets the time and the width from the caller.
 
+mod area;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
+pub use self::area::space;
 use super::cut;
 use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
-use crate::show::{agents_in_order, short};
+use crate::show::short;
 use crate::tool::printing::Printed;
 use crate::turn::ApprovalKind;
 
@@ -26,6 +29,9 @@ const LEAST_GAPS: usize = 5;
 /// The time without activity below which nothing is called slow, in milliseconds: a model that
 /// thinks needs as long.
 const SLOW_MS: i64 = 30_000;
+
+/// The characters of the bar of tasks.
+const BAR: usize = 20;
 
 /// The most agents that one line names before it is cut to the width of the terminal.
 const NAMED: usize = 20;
@@ -105,15 +111,30 @@ impl Status {
         self.asking = asking;
     }
 
-    /// Returns the lines of the status area, each at most `width` characters long.
+    /// Returns the lines of the status area: at most `space` of them, each at most `width` characters long.
     #[must_use]
-    pub fn lines(&self, now_ms: i64, width: usize) -> Vec<String> {
-        let mut lines = vec![self.tasks(now_ms), self.totals(now_ms)];
+    pub fn lines(&self, now_ms: i64, width: usize, space: usize) -> Vec<String> {
+        let mut lines = vec![self.bar(now_ms, width), self.totals(now_ms)];
         lines.extend(list("waits for you:", self.waits_for_person()));
         lines.extend(list("retrying:", self.retrying(now_ms)));
-        lines.extend(list("slow:", self.slow(now_ms)));
-        lines.extend(list("at work:", self.at_work(now_ms)));
+        lines.extend(self.agents(now_ms, space.saturating_sub(lines.len())));
+        lines.truncate(space);
         lines.iter().map(|line| cut(&printable::line(line), width)).collect()
+    }
+
+    /// Returns the number of tasks with a bar of those that have ended, if there is space for one.
+    fn bar(&self, now_ms: i64, width: usize) -> String {
+        let tasks = self.tasks(now_ms);
+        let (mut all, mut ended) = (0, 0);
+        for (_, task) in self.state.tasks() {
+            all += 1;
+            ended += usize::from(task.state.is_end());
+        }
+        if all == 0 || tasks.chars().count() + BAR + 3 > width {
+            return tasks;
+        }
+        let full = BAR * ended / all;
+        format!("[{}{}] {tasks}", "#".repeat(full), "-".repeat(BAR - full))
     }
 
     /// Returns the number of tasks by state, of children at work, and the time since the start.
@@ -226,20 +247,12 @@ impl Status {
         providers.chain(tasks.chain(agents).map(told)).collect()
     }
 
-    /// Returns the agents without activity for longer than twice their median.
-    fn slow(&self, now_ms: i64) -> Vec<String> {
-        let slow = self.open().filter_map(|(id, agent)| {
-            let quiet = now_ms - agent.last_ms;
-            let is_paused = matches!(agent.doing, Doing::Retrying(_)) || self.asking.contains(id);
-            let is_slow = quiet > SLOW_MS && quiet > 2 * self.median(id)? && !is_paused;
-            let what = agent.waiting_for(now_ms).unwrap_or_else(|| "nothing".to_owned());
-            let waits_for_others = agent.state() == "waiting";
-            (is_slow && !waits_for_others)
-                .then(|| (quiet, format!("{id} ({what} for {})", long(quiet))))
-        });
-        let mut slow: Vec<_> = slow.collect();
-        slow.sort_by_key(|(quiet, _)| std::cmp::Reverse(*quiet));
-        slow.into_iter().map(|(_, text)| text).collect()
+    /// Returns true for an agent without activity for longer than twice its median.
+    fn is_slow(&self, id: &AgentId, agent: &AgentStatus, now_ms: i64) -> bool {
+        let quiet = now_ms - agent.last_ms;
+        let is_paused = matches!(agent.doing, Doing::Retrying(_)) || self.asking.contains(id);
+        let is_late = quiet > SLOW_MS && self.median(id).is_some_and(|usual| quiet > 2 * usual);
+        is_late && !is_paused
     }
 
     fn median(&self, id: &AgentId) -> Option<i64> {
@@ -247,20 +260,6 @@ impl Status {
         let mut sorted: Vec<i64> = gaps.iter().copied().collect();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
-    }
-
-    fn at_work(&self, now_ms: i64) -> Vec<String> {
-        let open = agents_in_order(&self.state).into_iter();
-        let open = open.filter(|(_, agent)| agent.outcome.is_none() && agent.state() == "running");
-        // One more than is named, so that the list can tell that there are more.
-        let told = open.take(NAMED + 1).map(|(id, agent)| {
-            let turn = if agent.turn > 0 { format!(" t{}", agent.turn) } else { String::new() };
-            match agent.waiting_for(now_ms) {
-                Some(what) => format!("{id}{turn} {what}"),
-                None => format!("{id}{turn}"),
-            }
-        });
-        told.collect()
     }
 }
 

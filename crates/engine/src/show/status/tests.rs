@@ -8,6 +8,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::{CallKey, RunId};
 use crate::message::{Json, StopReason, Usage};
 use crate::plan::{TaskReady, TaskStarted};
+use crate::tool::printing::{Printed, PrintedLine};
 use crate::turn::{
     AgentSpawned, Effect, ModelFailed, ModelRequested, ModelResponded, Program, ToolIntended,
 };
@@ -152,8 +153,9 @@ impl Story {
         self.happens(Draft::agent(task, agent, failed));
     }
 
-    fn shown(&self, later_ms: i64, width: usize) -> String {
-        let lines = self.status.lines(self.now_ms + later_ms, width);
+    fn shown(&self, later_ms: i64, width: usize, height: usize) -> String {
+        let lines = self.status.lines(self.now_ms + later_ms, width, space(height));
+        assert!(lines.len() <= space(height) && lines.len() < height, "{lines:#?}");
         assert!(lines.iter().all(|line| line.chars().count() <= width), "{lines:#?}");
         lines.join("\n")
     }
@@ -162,14 +164,14 @@ impl Story {
 #[test]
 fn a_run_that_has_begun() {
     let mut story = Story::new(3);
-    assert_snapshot!(story.shown(0, 80), @r"
+    assert_snapshot!(story.shown(0, 80, 24), @r"
     tasks 0/3 done, 3 waiting · 00:01
     0 turns · 0 in, 0 out
     ");
     let (task, agent) = story.starts(0);
     story.turn(&task, &agent, 1);
     story.calls(&task, &agent, 1, "bash");
-    assert_snapshot!(story.shown(500, 80), @r"
+    assert_snapshot!(story.shown(500, 80, 24), @r"
     tasks 0/3 done, 1 running, 2 waiting · 00:07
     1 turn · 20.0k in, 400 out · $0.06
     at work: part-0 t1 bash
@@ -206,7 +208,7 @@ fn thirty_agents_with_trouble() {
     };
     story.happens(Draft::run(parked));
     story.status.set_asking(vec![AgentId::from_text("part-4")]);
-    assert_snapshot!(story.shown(2_000, 80), @r"
+    assert_snapshot!(story.shown(2_000, 80, 24), @r"
     tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
     43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
     waits for you: part-4
@@ -214,7 +216,7 @@ fn thirty_agents_with_trouble() {
     slow: part-1 (bash for 115 s)
     at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, …
     ");
-    assert_snapshot!(story.shown(2_000, 130), @r"
+    assert_snapshot!(story.shown(2_000, 130, 50), @r"
     tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
     43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
     waits for you: part-4
@@ -222,4 +224,24 @@ fn thirty_agents_with_trouble() {
     slow: part-1 (bash for 115 s)
     at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, part-2/reader-1 t1, part-2/reader-2 t1, part-2/rea…
     ");
+}
+
+#[test]
+fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
+    let mut story = Story::new(1);
+    let (lead, lead_agent) = story.starts(0);
+    for number in 1..=300 {
+        let child = lead_agent.child(&name("reader"), number);
+        story.spawned(&lead, &child, Some(lead_agent.clone()));
+        story.turn(&lead, &child, 1);
+    }
+    let child = lead_agent.child(&name("reader"), 2);
+    story.calls(&lead, &child, 1, "bash");
+    let line = PrintedLine { text: "Compiling x v1.0".to_owned(), is_error: true };
+    let printed = Printed { missed: 0, lines: [line].into() };
+    story.status.note_printed(&child, &printed);
+    assert_snapshot!(story.shown(0, 40, 8), @"");
+    assert_snapshot!(story.shown(0, 80, 24), @"");
+    let large = story.shown(0, 130, 50);
+    assert_eq!(large.lines().count(), space(50), "{large}");
 }
