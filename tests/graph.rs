@@ -6,6 +6,7 @@ mod gates;
 mod hooks;
 mod left_undone;
 mod live_lines;
+mod notices;
 mod streams;
 mod sub_graphs;
 mod tasks;

@@ -229,8 +229,9 @@ async fn drive_once(
         RunEnd::Paused(paused) => {
             let why = format!("run {id} paused: {}", printable::line(&paused.reason));
             complain_in_lines(&folded(&why, Stream::Err));
+            let (state, _) = recorded.state(|_| {});
+            report::untold(&state).lines().for_each(complain);
             if paused.cause == PauseCause::Person && !shown.json {
-                let (state, _) = recorded.state(|_| {});
                 questions::summary(project, &recorded, &state).lines().for_each(complain);
             }
             complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));

@@ -98,7 +98,8 @@ fn in_one_line(row: Row) -> Row {
     let line = |text: &str| printable::line(text).into_owned();
     let (waiting_for, unprotected) = (row.waiting_for.as_deref(), row.unprotected.as_deref());
     let (waiting_for, unprotected) = (waiting_for.map(line), unprotected.map(line));
-    Row { name: line(&row.name), waiting_for, unprotected, ..row }
+    let untold = row.untold.as_deref().map(line);
+    Row { name: line(&row.name), waiting_for, unprotected, untold, ..row }
 }
 
 /// The most characters of a name in a line: with the other columns it fits 80.
@@ -191,7 +192,8 @@ fn cost(row: &Row) -> String {
 fn note(row: &Row) -> String {
     let undone = || report::undone(&row.shortfalls);
     let first = row.waiting_for.clone().or_else(undone);
-    let notes: Vec<String> = row.unprotected.clone().into_iter().chain(first).collect();
+    let notes = row.unprotected.clone().into_iter().chain(first).chain(row.untold.clone());
+    let notes: Vec<String> = notes.collect();
     notes.join("; ")
 }
 

@@ -177,6 +177,7 @@ fn ps_shows_a_run_while_it_works_and_after() {
             "waiting_for",
             "shortfalls",
             "unprotected",
+            "untold",
         ];
         assert_eq!(keys(row), wanted);
         assert_eq!(keys(&row["usage"]), ["input", "output", "cache_read", "cache_write"]);

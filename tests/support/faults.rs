@@ -663,6 +663,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         lost: Arc::default(),
         limits: callsheet::spec::Limits::default(),
         hooks: Default::default(),
+        teller: Default::default(),
         compaction: three_layer(),
         journal,
         disk_space: tokio::sync::watch::Sender::new(DiskSpace::Enough),

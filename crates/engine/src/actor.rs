@@ -49,6 +49,7 @@ mod summarise;
 pub mod summary;
 pub mod supervisor;
 pub mod surroundings;
+mod teller;
 mod ticket;
 pub mod tool_context;
 mod tool_run;

@@ -31,6 +31,7 @@ mod layers;
 mod limits;
 mod models;
 mod names;
+mod notify;
 mod output_files;
 mod output_types;
 mod overrides;
@@ -71,6 +72,7 @@ pub use self::excerpt::Excerpt;
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
 pub use self::names::suggest;
+pub use self::notify::{NotifySpec, WebhookSpec};
 pub use self::prices::PriceSource;
 pub(crate) use self::proposal::wanted_of;
 pub use self::providers::{ProviderKind, ProviderSpec};
@@ -142,6 +144,8 @@ pub struct Config {
     pub tools: BTreeMap<Name, CommandTool>,
     /// The hooks of the run and of its tool calls.
     pub hooks: HookSpec,
+    /// Who is told of runs.
+    pub notify: NotifySpec,
     /// The tasks, in the order of the file.
     pub tasks: Vec<TaskSpec>,
     /// Limits of the whole run.
@@ -182,6 +186,7 @@ impl fmt::Debug for Config {
             .field("agents", &self.agents)
             .field("tools", &self.tools)
             .field("hooks", &self.hooks)
+            .field("notify", &self.notify)
             .field("tasks", &self.tasks)
             .field("limits", &self.limits)
             .field("compaction", &self.compaction)
@@ -330,6 +335,7 @@ fn read(
     let graphs = graphs::read(setting, &merged, texts, &mut places);
     let config = build(setting, &texts[0], &graphs);
     concern::concerns(setting);
+    notify::concerns(setting);
     proposal::check(setting);
     proposal::concern(setting);
     texts.extend(proposed);
@@ -481,6 +487,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         agents,
         tools,
         hooks: compaction::run_hooks(setting),
+        notify: notify::notify(setting),
         tasks,
         limits: limits::limits(setting),
         compaction,

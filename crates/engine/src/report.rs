@@ -16,7 +16,7 @@ use serde_json::Value;
 pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task, unsettled};
 pub use self::folded_rows::folded_rows;
 pub use self::rows::{Row, rows, unread_row};
-pub use self::summary::{summary, undone};
+pub use self::summary::{summary, undone, untold, untold_in_short};
 use crate::event::{PauseCause, Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;

@@ -61,6 +61,8 @@ helpers! {
     RunHook = "run-hook",
     /// Runs the command of a notification.
     Notification = "notification",
+    /// Sends a notice of the run.
+    Notice = "notice",
     /// Waits for the records of an agent that are to be folded.
     Fold = "fold",
     /// Folds the records of an agent.

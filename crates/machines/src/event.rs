@@ -24,6 +24,7 @@ use crate::plan::{
 };
 use crate::policy::BreakerState;
 use crate::spec::hooks::{HookFinished, HookStarted};
+use crate::spec::notices::{NoticeDelivered, NoticeFailed, NoticeIntended};
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
@@ -141,6 +142,12 @@ events! {
     HookStarted = "hook.started": run, milestone;
     /// A hook of the run has ended, or one of a tool call did not work.
     HookFinished = "hook.finished": run, milestone;
+    /// A person is about to be told of a state of the run.
+    NoticeIntended = "notice.intended": run, detail;
+    /// A notice was taken by the one who passes it on.
+    NoticeDelivered = "notice.delivered": run, detail;
+    /// An attempt to deliver a notice failed.
+    NoticeFailed = "notice.failed": run, milestone;
     /// The tasks that an agent proposed were added to the plan.
     PlanExtended = "plan.extended": run, milestone;
     /// All dependencies of a task have ended.

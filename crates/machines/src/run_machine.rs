@@ -23,6 +23,7 @@
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
 //! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run itself;
+//! - `notices`: who is told of which state of the run, and when again;
 //! - `growth`: the tasks that agents propose, and `unasked`: how many of them.
 //!
 //! Beside the desks:
@@ -58,6 +59,7 @@ mod hooks;
 mod items;
 mod limits;
 mod locks;
+mod notices;
 mod pauses;
 mod questions;
 mod quotas;
@@ -97,6 +99,8 @@ use self::evaluation::Evaluated;
 use self::fan_out::FanOuts;
 use self::growth::Growth;
 use self::hooks::Hooks;
+pub use self::notices::NotSent;
+use self::notices::Notices;
 use self::pauses::Pauses;
 use self::questions::Questions;
 use self::quotas::Quotas;
@@ -144,6 +148,7 @@ desk::desks! {
         fan_outs: FanOuts = FanOuts::default(),
         growth: Growth = Growth::default(),
         hooks: Hooks = Hooks::default(),
+        notices: Notices = Notices::default(),
         pauses: Pauses = Pauses::default(),
         questions: Questions = Questions::default(),
         quotas: Quotas = Quotas::default(),
@@ -237,6 +242,7 @@ impl RunMachine {
             self.questions().answered_by(None, answer);
         }
         self.questions().resume();
+        self.notices().take_up();
         self.decide();
     }
 
@@ -279,6 +285,13 @@ impl RunMachine {
     pub fn notified(&mut self, now: Now) {
         self.facts.now = now;
         self.questions().notification_ended();
+        self.decide();
+    }
+
+    /// Takes in what became of an attempt to send a notice.
+    pub fn notice_sent(&mut self, now: Now, id: &str, sent: Result<(), NotSent>) {
+        self.facts.now = now;
+        self.notices().sent(id, sent);
         self.decide();
     }
 
@@ -423,6 +436,7 @@ impl RunMachine {
             (None, Event::PlanExtended(extended)) => self.growth().extended(extended),
             _ => {}
         }
+        self.notices().taken_in(record);
         self.carry_out_all();
         Ok(())
     }

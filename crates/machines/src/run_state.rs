@@ -11,6 +11,7 @@ mod clock;
 mod fan_out;
 mod growth;
 mod hooks;
+pub mod notices;
 pub mod questions;
 pub mod quotas;
 mod result;
@@ -32,6 +33,8 @@ use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
+pub use self::notices::Notice;
+use self::notices::Notices;
 use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::result::failure_kinds;
@@ -119,6 +122,8 @@ pub struct RunState {
     hooks: Hooks,
     #[serde(default)]
     quotas: Quotas,
+    #[serde(default)]
+    notices: Notices,
     completed: Option<RunCompleted>,
     last_seq: u64,
     last_ms: i64,
@@ -313,6 +318,7 @@ impl RunState {
         })?;
         self.note_question(record);
         self.quotas.note(record);
+        self.notices.note(record);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
         self.epoch = record.epoch;

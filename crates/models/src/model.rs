@@ -11,6 +11,7 @@ pub mod responses;
 pub mod script;
 pub mod scripted;
 pub mod sse;
+pub mod webhook;
 
 use bytes::Bytes;
 pub use futures_util::future::BoxFuture;

@@ -11,6 +11,7 @@ mod command;
 pub mod environment;
 pub mod files;
 pub mod hook;
+pub mod outside;
 pub mod own;
 pub mod printing;
 pub mod process;

@@ -8,6 +8,7 @@ pub mod capability;
 mod capture;
 pub mod hooks;
 mod join;
+pub mod notices;
 mod output_format;
 mod price;
 pub mod run_by_others;

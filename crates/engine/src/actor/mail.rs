@@ -16,7 +16,7 @@ use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::output::Output;
 pub use crate::run_machine::evaluation::Evaluated;
-use crate::run_machine::{CancelTarget, Haste, Kind, Reply, Request};
+use crate::run_machine::{CancelTarget, Haste, Kind, NotSent, Reply, Request};
 use crate::spec::hooks::HookFinished;
 use crate::template::Known;
 use crate::turn::Outcome;
@@ -61,6 +61,13 @@ pub enum SupervisorMsg {
         agent: AgentId,
         /// Why it does not fit, if it does not.
         fits: Result<(), Failure>,
+    },
+    /// An attempt to send a notice has ended.
+    NoticeSent {
+        /// The id of the notice.
+        id: String,
+        /// Why it was not taken, if it was not.
+        sent: Result<(), NotSent>,
     },
     /// A hook of the run has ended.
     HookEnded(HookFinished),
@@ -130,7 +137,7 @@ impl SupervisorMsg {
             Self::Interrupt { .. } => Subject::Other("an interruption"),
             Self::Wake => Subject::Other("a time limit"),
             Self::HookEnded(_) => Subject::Other("a hook"),
-            Self::Notified => Subject::Other("a notification"),
+            Self::Notified | Self::NoticeSent { .. } => Subject::Other("a notification"),
             Self::StartService(_) => Subject::Other("a service"),
             Self::Disk(_) | Self::HelperCrashed(_) | Self::JournalFailed(_) => {
                 Subject::Other("the journal")

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
@@ -25,6 +26,7 @@ use crate::context::compaction::CompactionSpec;
 use crate::id::{AgentId, CallKey, Name, RunId};
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
+use crate::model::webhook::Webhook;
 use crate::output::Output;
 use crate::person::{Asker, Watcher};
 use crate::redaction::Secrets;
@@ -67,6 +69,8 @@ pub struct Services {
     pub limits: Limits,
     /// The hooks of the run and of its tool calls.
     pub hooks: HookSpec,
+    /// Who is told of the run, outside of it.
+    pub teller: Teller,
     /// The settings of compaction.
     pub compaction: CompactionSpec,
     /// Checks the tasks that agents propose; `None`: none can be proposed.
@@ -97,6 +101,23 @@ pub struct Services {
     pub calls: AtomicU64,
     /// The span of the run, the parent of the spans of its agents.
     pub span: tracing::Span,
+}
+
+/// Whom a run tells, and how.
+#[derive(Debug, Default)]
+pub struct Teller {
+    /// The program, with its arguments; empty for none.
+    pub command: Vec<String>,
+    /// The folder in which it runs.
+    pub folder: PathBuf,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// The environment of the program that shows notices on the desktop.
+    pub desktop_env: BTreeMap<String, String>,
+    /// The server.
+    pub webhook: Option<Webhook>,
+    /// The longest time that one attempt may take.
+    pub timeout: Duration,
 }
 
 /// Checks the tasks that agents propose against the configuration of the run.

@@ -242,6 +242,7 @@ impl Actor for Supervisor {
                 state.machine.person_answered(now, request, answer);
             }
             SupervisorMsg::Notified => state.machine.notified(now),
+            SupervisorMsg::NoticeSent { id, sent } => state.machine.notice_sent(now, &id, sent),
             SupervisorMsg::OutputChecked { task, checked } => {
                 state.machine.output_checked(now, &task, checked);
             }

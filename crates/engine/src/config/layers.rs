@@ -22,7 +22,7 @@ const PREFIX: &str = "CALLSHEET_";
 const NOT_KEYS: [&str; 2] = ["CALLSHEET_STATE_DIR", "CALLSHEET_LOG"];
 
 /// The sections whose variables are not recorded.
-const NOT_RECORDED: [&str; 3] = ["providers", "secrets", "env"];
+const NOT_RECORDED: [&str; 4] = ["providers", "secrets", "env", "notify"];
 
 /// One layer for figment: its name and its tree.
 struct Layer(&'static str, Dict);

@@ -18,6 +18,7 @@
 mod approval;
 mod compaction;
 mod models;
+mod notify;
 mod services;
 mod tools;
 mod work;
@@ -37,6 +38,7 @@ pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, C
 pub(super) use self::models::{
     CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
 };
+pub(super) use self::notify::RunNotices;
 pub(super) use self::services::{BOTH, known};
 pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};
@@ -120,6 +122,8 @@ sections! {
             gives "conflict", "missing_field";
         /// Commands that run at the beginning and the end of a run, and around calls of tools.
         hooks: RunHooks = RunHooks::default(), RunHooks::KIND;
+        /// Who is told when a run needs a person, fails or ends.
+        notify: RunNotices = RunNotices::default(), RunNotices::KIND;
         /// The tasks, by name.
         tasks: Named<Task> = Named::default(), Kind::Map(&NAMES, &Task::KIND),
             gives "no_tasks", "missing_field";

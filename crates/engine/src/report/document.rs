@@ -53,6 +53,8 @@ pub struct Document {
     pub next: Vec<NextStep>,
     /// Why the commands of the run have no sandbox; absent if they have one.
     pub unprotected: Option<String>,
+    /// The notices that were not delivered, in words; absent if all were.
+    pub untold: Option<String>,
     /// What was asked.
     pub asked: Asked,
     /// Time of the first record.
@@ -240,6 +242,7 @@ impl Document {
             paused: state.paused_reason().map(str::to_owned),
             next: Vec::new(),
             unprotected: state.sandbox().and_then(SandboxProof::warning),
+            untold: super::untold_in_short(state),
             asked: asked(created),
             began: began_ms.map(stamp::text),
             last: has_records.then(|| stamp::text(state.last_ms())),

@@ -110,6 +110,7 @@ mod tests {
             took: None,
             tasks: None,
             unprotected: None,
+            untold: None,
             depth,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{agents_in_order, run_word};
+use super::{agents_in_order, run_word, untold_in_short};
 use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
 use crate::run_state::questions::Question;
@@ -47,6 +47,8 @@ pub struct Row {
     pub tasks: Option<(usize, usize)>,
     /// Why the commands of a run have no sandbox; absent if they have one.
     pub unprotected: Option<String>,
+    /// The notices of a run that were not delivered, in words; absent if all were.
+    pub untold: Option<String>,
     /// Depth of the row in the tree, from 0 for the run.
     pub depth: usize,
 }
@@ -69,6 +71,7 @@ impl Row {
             "waiting_for": self.waiting_for,
             "shortfalls": self.shortfalls,
             "unprotected": self.unprotected,
+            "untold": self.untold,
         })
     }
 }
@@ -95,6 +98,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         took: Some(state.spent()),
         tasks: Some((done, state.tasks().count())),
         unprotected: state.sandbox().and_then(SandboxProof::warning),
+        untold: untold_in_short(state),
         depth: 0,
     }];
     let mut agents = agents_in_order(state);
@@ -141,6 +145,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
         took: None,
         tasks: None,
         unprotected: None,
+        untold: None,
         depth: 0,
     }
 }
@@ -179,6 +184,7 @@ fn task_row(
         took: task.started_ms.map(|_| task.whole.taken(state.reading())),
         tasks: None,
         unprotected: None,
+        untold: None,
         depth: 1,
     }
 }
@@ -265,6 +271,7 @@ fn agent_row(
         took: None,
         tasks: None,
         unprotected: None,
+        untold: None,
         depth: 2 + agent.depth as usize,
     }
 }

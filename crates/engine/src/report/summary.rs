@@ -12,8 +12,10 @@ use super::{short, status_word};
 use crate::id::Name;
 use crate::plan::TaskState;
 use crate::printable;
+use crate::run_state::notices::GivenUp;
 use crate::run_state::{RunState, TaskStatus};
 use crate::show::log_line::{self, output_lines};
+use crate::spec::notices::Channel;
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::Shortfalls;
 
@@ -61,6 +63,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         let reason = in_one_line(&reason);
         let _ = writeln!(text, "hook failed:  {hook}: {reason}");
     }
+    text.push_str(&untold(state));
     text.push_str(&for_others::lines(evidence.for_others(), evidence.is_for_others_incomplete()));
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
@@ -69,6 +72,27 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         let _ = writeln!(text, "by task:      {}", tasks.join(", "));
     }
     text
+}
+
+/// Returns the lines of the notices that were not delivered, one for each channel.
+#[must_use]
+pub fn untold(state: &RunState) -> String {
+    let undelivered = state.notices().undelivered();
+    undelivered.iter().map(|of| format!("not told:     {}\n", untold_by(of))).collect()
+}
+
+/// Returns what was not delivered in one line; `None` if all was.
+#[must_use]
+pub fn untold_in_short(state: &RunState) -> Option<String> {
+    let undelivered = state.notices().undelivered();
+    let all: Vec<_> = undelivered.iter().map(untold_by).collect();
+    (!all.is_empty()).then(|| format!("not told: {}", all.join("; ")))
+}
+
+fn untold_by((channel, given_up): (&Channel, &GivenUp)) -> String {
+    let (count, error) = (given_up.count, printable::line(&given_up.error));
+    let noun = if count == 1 { "notice" } else { "notices" };
+    format!("{count} {noun} by {channel}: {error}")
 }
 
 /// Returns the lines of the tasks.

@@ -347,6 +347,8 @@ fn own(config: &Config) -> Vec<PathBuf> {
     let of_run = set.iter().flat_map(|hook| config.hooks.command(*hook));
     found.extend(of_run.map(|word| root(word)).filter(|path| path.is_file()));
     found.extend(super::judging::kept(&config.hooks.pre_tool_use, &config.root));
+    // It runs outside of the sandbox, so nothing inside may change what it runs.
+    found.extend(super::judging::kept(&config.notify.command, &config.root));
     let of_tools = config.tools.values().flat_map(|tool| code_files(&tool.command));
     found.extend(of_tools.map(root).filter(|path| path.is_file()));
     found

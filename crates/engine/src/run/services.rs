@@ -16,7 +16,7 @@ use crate::actor::briefing::{Briefings, Front, Stock};
 use crate::actor::gateway::{GatewaySettings, OnQuota, Rules};
 use crate::actor::model_service::ModelService;
 use crate::actor::replies::Replies;
-use crate::actor::services::Services;
+use crate::actor::services::{Services, Teller};
 use crate::actor::spans;
 use crate::actor::surroundings::Surroundings;
 use crate::config::{Config, ProviderKind, ProviderSpec, is_secret};
@@ -34,6 +34,7 @@ use crate::model::openai::OpenAi;
 use crate::model::responses::Responses;
 use crate::model::script::Script;
 use crate::model::scripted::Scripted;
+use crate::model::webhook::Webhook;
 use crate::person::Watcher;
 use crate::policy::RetryPolicy;
 use crate::redaction::{Secrets, texts_of_address, texts_of_header, texts_of_variable};
@@ -166,6 +167,7 @@ impl Prepared {
             lost: Arc::default(),
             limits,
             hooks: config.hooks.clone(),
+            teller: teller(config),
             compaction: config.compaction.clone(),
             planner: grows.then(|| Arc::new(Planner::new(config, run, proposed)) as _),
             journal,
@@ -283,7 +285,33 @@ pub(super) fn redacted(config: &Config) -> Secrets {
     let granted = environment::passed(&config.sandbox.env).into_iter();
     let granted = granted.filter(|(name, _)| !environment::is_passed_to_all(name));
     let granted = granted.flat_map(|(_, value)| texts_of_variable(&value));
-    Secrets::new(keys.chain(headers).chain(addresses).chain(passed).chain(granted))
+    let of_notices = environment::passed(&config.notify.env).into_iter();
+    let of_notices = of_notices.filter(|(name, _)| !environment::is_passed_to_all(name));
+    let of_notices = of_notices.flat_map(|(_, value)| texts_of_variable(&value));
+    let of_notices = of_notices.chain(config.notify.secrets());
+    let all = keys.chain(headers).chain(addresses).chain(passed).chain(granted);
+    Secrets::new(all.chain(of_notices))
+}
+
+/// The variables by which a program finds the desktop of the user.
+const DESKTOP: [&str; 4] =
+    ["DBUS_SESSION_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR"];
+
+/// Returns whom the run tells, with an environment that holds no key but those that are named.
+fn teller(config: &Config) -> Teller {
+    let notify = &config.notify;
+    let webhook = notify.webhook.as_ref().and_then(|hook| {
+        let secret = hook.secret.as_ref().map(|secret| Key::new(secret.expose()));
+        Webhook::new(hook.url.expose(), secret, hook.allow_private, notify.timeout)
+    });
+    Teller {
+        command: notify.command.clone(),
+        folder: config.root.clone(),
+        env: environment::passed(&notify.env),
+        desktop_env: environment::passed(&DESKTOP.map(str::to_owned)),
+        webhook,
+        timeout: notify.timeout,
+    }
 }
 
 /// Returns the program that runs commands for this one, if there is one.

@@ -122,6 +122,9 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::PlanExtended(_)
         | Event::HookStarted(_)
         | Event::HookFinished(_)
+        | Event::NoticeIntended(_)
+        | Event::NoticeDelivered(_)
+        | Event::NoticeFailed(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => describe_run(event, out),
@@ -243,6 +246,23 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             None => write!(out, "hook {} done in {}", e.hook, duration(e.took_ms)),
             Some(error) => write!(out, "hook {} failed: {}", e.hook, first_line(error, QUOTED)),
         },
+        Event::NoticeIntended(e) => {
+            write!(
+                out,
+                "tells of it by {} ({}): {}",
+                e.channel,
+                e.kind,
+                first_line(&e.text, QUOTED)
+            )
+        }
+        Event::NoticeDelivered(e) => {
+            write!(out, "notice {} delivered, attempt {}", cut(&e.id, QUOTED), e.attempt)
+        }
+        Event::NoticeFailed(e) => {
+            let (id, error) = (cut(&e.id, QUOTED), first_line(&e.error, QUOTED));
+            let next = if e.gives_up { "given up" } else { "it is tried again" };
+            write!(out, "notice {id} not delivered, attempt {}: {error}; {next}", e.attempt)
+        }
         Event::GatewayParked(e) => {
             let (pause, reason) = (duration(e.for_ms), first_line(&e.reason, QUOTED));
             write!(out, "{} asks everybody to wait {pause}: {reason}", e.provider)

@@ -17,6 +17,7 @@ use crate::output::Output;
 use crate::run_state::questions::Question;
 use crate::spec::AgentSpec;
 use crate::spec::hooks::Hook;
+use crate::spec::notices::NoticeIntended;
 use crate::template::Known;
 use crate::turn::Outcome;
 use crate::turn::question::AnswerOutcome;
@@ -117,6 +118,8 @@ pub enum Action {
         /// The question.
         question: Box<Question>,
     },
+    /// Sends a notice, outside the mailbox. Answered by [`notice_sent`](super::RunMachine::notice_sent).
+    SendNotice(Box<NoticeIntended>),
     /// Stops agents from beginning a step, because the disk is full.
     HoldSteps,
     /// Allows agents to begin steps again.

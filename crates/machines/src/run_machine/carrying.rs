@@ -23,6 +23,7 @@ impl RunMachine {
             Timer::QuotaTried => self.quotas().tried(),
             Timer::Question(id) => self.questions().overdue(&id),
             Timer::Stalled => self.pauses().stalled(),
+            Timer::Notice => self.notices().look_again(),
         }
     }
 
@@ -70,15 +71,23 @@ impl RunMachine {
     }
 
     /// Makes all decisions that follow from the inputs so far, in this order: what the rules have posted; the
-    /// beginning of the run; each task that was touched; locks, then slots; the pause for people; its end.
+    /// beginning of the run; each task that was touched; locks, then slots; the pause for people; its end; who is
+    /// told of it.
     pub(super) fn decide(&mut self) {
         self.carry_out_all();
         if self.facts.pauses.is_finishing() {
             return;
         }
-        if self.facts.pauses.is_interrupted() {
-            return self.pauses().pause_when_quiet();
+        match self.facts.pauses.is_interrupted() {
+            true => self.pauses().pause_when_quiet(),
+            false => self.decide_about_work(),
         }
+        self.carry_out_all();
+        self.notices().send_what_is_due();
+        self.carry_out_all();
+    }
+
+    fn decide_about_work(&mut self) {
         let waits = self.hooks().waits_for_start();
         self.carry_out_all();
         if waits {

@@ -257,6 +257,12 @@ decisions! { run:
     WaitForQuota() => run.quotas().opened();
     /// The run ends with this result, after the hooks of its end.
     Complete(result: Box<RunCompleted>) => run.hooks().complete(result);
+    /// The pause of the run is recorded, after its notices.
+    TellOfPause(reason: String, cause: PauseCause) => run.notices().tell_of_pause(reason, cause);
+    /// The pause of the run is recorded.
+    RecordPause(reason: String, cause: PauseCause) => run.pauses().record_pause(reason, cause);
+    /// The result of the run is recorded, after its notices.
+    TellOfEnd(result: Box<RunCompleted>) => run.notices().tell_of_end(result);
     /// The result of the run is recorded.
     RecordEnd(result: Box<RunCompleted>) => run.pauses().record_end(*result);
 }

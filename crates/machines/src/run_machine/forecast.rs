@@ -18,6 +18,7 @@ use crate::output::Output;
 use crate::run_state::RunState;
 use crate::spec::TaskSpec;
 use crate::spec::hooks::HookFinished;
+use crate::spec::notices::NoticePolicy;
 use crate::template::Known;
 use crate::turn::{AgentEnded, Outcome, Program};
 
@@ -67,6 +68,8 @@ pub fn forecast<L: Lookup>(
     settings.plan.unlock();
     // Nobody answers in a forecast, and a pause would end it.
     settings.attended = true;
+    // And nobody is told of what only may happen.
+    settings.notices = NoticePolicy::default();
     let mut forecast = Forecast {
         machine: RunMachine::new(settings, start),
         begins: HashMap::new(),
@@ -130,6 +133,8 @@ impl Forecast {
             Action::RunHook { hook, .. } => {
                 self.machine.hook_ended(now, HookFinished::new(hook, None));
             }
+            // A forecast tells nobody anything: its machine has no channel for notices.
+            Action::SendNotice(_) => {}
             // No agent works in a forecast, so these actions have no receiver.
             Action::Spawn { .. }
             | Action::Kill(_)

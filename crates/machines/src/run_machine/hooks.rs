@@ -112,7 +112,7 @@ impl Desk<'_, Hooks> {
     /// Has the result of the run recorded, after the hooks of its end.
     pub(super) fn complete(&mut self, result: Box<RunCompleted>) {
         if !self.waits_for_end(&result) {
-            self.post(Decision::RecordEnd(result));
+            self.post(Decision::TellOfEnd(result));
         }
     }
 

@@ -143,9 +143,14 @@ impl Desk<'_, Pauses> {
             && is_quiet
             && !self.hooks.is_at_work()
         {
-            self.own().is_finishing = true;
-            self.record(vec![Draft::run(RunPaused { reason, cause })]);
+            self.post(Decision::TellOfPause(reason, cause));
         }
+    }
+
+    /// Records the pause, after its notices.
+    pub(super) fn record_pause(&mut self, reason: String, cause: PauseCause) {
+        self.own().is_finishing = true;
+        self.record(vec![Draft::run(RunPaused { reason, cause })]);
     }
 
     /// Records the run's result once every task and every agent has ended.
@@ -189,7 +194,6 @@ impl Desk<'_, Pauses> {
         if self.evaluating.is_at_work() || !self.state.tasks().all(waits) {
             return;
         }
-        self.own().is_finishing = true;
         let failure = self.status(first).and_then(|task| task.failure.clone());
         let failure = failure.map(|failure| failure.to_string()).unwrap_or_default();
         let others = match self.tasks.waiting_for_resume().len() - 1 {
@@ -198,7 +202,7 @@ impl Desk<'_, Pauses> {
             more => format!(", and {more} more tasks wait"),
         };
         let reason = format!("task `{}` failed: {failure}{others}", self.name(first));
-        self.record(vec![Draft::run(RunPaused { reason, cause: PauseCause::Failure })]);
+        self.post(Decision::TellOfPause(reason, PauseCause::Failure));
     }
 
     /// Sets the timer of a stall, or cancels it as soon as anything is at work or waited for.
@@ -233,7 +237,10 @@ impl Desk<'_, Pauses> {
         }
         self.act(Action::HoldSteps);
         let (reason, cause) = (DISK_FULL.to_owned(), PauseCause::DiskFull);
-        self.record(vec![Draft::run(RunPaused { reason, cause })]);
+        // In the space that is kept for the pause, so that a person is told who can make more of it.
+        let notices = self.notices_of_full_disk(&reason);
+        let paused = Draft::run(RunPaused { reason, cause });
+        self.record(std::iter::once(paused).chain(notices).collect());
         let at = self.now.since + PAUSE_PATIENCE;
         self.post(Decision::SetTimer(at, Timer::PauseOverdue));
     }

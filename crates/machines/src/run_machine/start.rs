@@ -12,6 +12,7 @@ use crate::id::{AgentId, Name, RunId};
 use crate::plan::Plan;
 use crate::run_state::RunState;
 use crate::spec::hooks::Hook;
+use crate::spec::notices::NoticePolicy;
 use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, Limits, ModelSpec};
 use crate::turn::content::Definitions;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub results: PathBuf,
     /// The hooks that are set.
     pub hooks: BTreeSet<Hook>,
+    /// Which notices are sent, and when.
+    pub notices: NoticePolicy,
     /// True if agents may propose tasks, which may depend on any task before them.
     pub grows: bool,
     /// Id of the process, for the records.

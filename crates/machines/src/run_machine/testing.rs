@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::evaluation::Evaluation;
 use super::{
-    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, Now, Proposal,
-    Refused, Reply, Request, RunMachine, Settings, SlotBack, Start, UnfinishedAgent,
+    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, NotSent, Now,
+    Proposal, Refused, Reply, Request, RunMachine, Settings, SlotBack, Start, UnfinishedAgent,
 };
 use crate::event::{
     Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
@@ -110,6 +110,8 @@ enum Pending {
     End(AgentId, Outcome),
     /// A hook of the run ends; true if it was told to.
     Hooked(Hook, bool),
+    /// An attempt to send a notice ends.
+    Sent(String),
 }
 
 /// A run in a simulated world.
@@ -150,6 +152,13 @@ pub(super) struct World {
     pub(super) hooks_ended: Vec<Hook>,
     /// The hooks that fail.
     pub(super) failing_hooks: Vec<Hook>,
+    /// The ids of the notices that were sent, in order, with the number of the opening; also those of attempts
+    /// that failed.
+    pub(super) notices_sent: Vec<(u64, String)>,
+    /// The number of attempts to send a notice that fail from now on.
+    pub(super) failing_notices: u32,
+    /// True if no attempt to send a notice comes to an end.
+    pub(super) is_receiver_silent: bool,
     /// True if no person is asked about proposals.
     pub(super) unasked: bool,
     /// The failures of children that their parents were told, in order.
@@ -183,6 +192,7 @@ impl World {
             env: BTreeMap::new(),
             results: "/run/results".into(),
             hooks: Default::default(),
+            notices: Default::default(),
             pid: 1,
             grows: true,
             attended: false,
@@ -211,6 +221,9 @@ impl World {
             hooks_run: Vec::new(),
             hooks_ended: Vec::new(),
             failing_hooks: Vec::new(),
+            notices_sent: Vec::new(),
+            failing_notices: 0,
+            is_receiver_silent: false,
             unasked: false,
             reported_failures: Vec::new(),
             wanted: None,
@@ -423,6 +436,17 @@ impl World {
         panic!("the run does not end:\n{}", self.story());
     }
 
+    /// Plays the run to its end, or to the pause in which it waits for people: nobody answers.
+    pub(super) fn play_without_people(&mut self) -> Finish {
+        for _ in 0..200_000 {
+            if let Some(finish) = self.finish.clone() {
+                return finish;
+            }
+            assert!(self.step_without_people(), "nothing can happen:\n{}", self.story());
+        }
+        panic!("the run does not end:\n{}", self.story());
+    }
+
     /// Returns the ids of the open questions.
     pub(super) fn open_questions(&self) -> Vec<String> {
         self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect()
@@ -498,6 +522,12 @@ impl World {
         let found = self.machine.cancel(now, target, "enough");
         self.perform();
         found
+    }
+
+    pub(super) fn fill_disk(&mut self) {
+        let now = self.now();
+        self.machine.disk_full(now);
+        self.perform();
     }
 
     pub(super) fn interrupt(&mut self) {
@@ -852,6 +882,11 @@ impl World {
                         }
                     }
                 }
+                Action::SendNotice(notice) => {
+                    self.notices_sent.push((self.epoch, notice.id.clone()));
+                    self.pending
+                        .extend((!self.is_receiver_silent).then_some(Pending::Sent(notice.id)));
+                }
                 Action::HoldSteps | Action::AllowSteps => {}
                 Action::Finish(finish) => self.finish = Some(finish),
             }
@@ -989,6 +1024,13 @@ impl World {
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
             Pending::Notified => self.machine.notified(now),
+            Pending::Sent(id) => {
+                let fails = self.failing_notices > 0;
+                self.failing_notices -= u32::from(fails);
+                let error = "connection refused".to_owned();
+                let sent = if fails { Err(NotSent { error, is_final: false }) } else { Ok(()) };
+                self.machine.notice_sent(now, &id, sent);
+            }
             Pending::Gone(agent, error) => {
                 // Appends that the agent made before are recorded all the same.
                 self.actors.remove(&agent);

@@ -38,6 +38,8 @@ pub(super) enum Timer {
     Question(String),
     /// For some time nothing has been at work and nothing has been waited for.
     Stalled,
+    /// A notice may be due.
+    Notice,
 }
 
 impl Timer {
@@ -55,7 +57,8 @@ impl Timer {
             | Self::InterruptOverdue
             | Self::PauseOverdue
             | Self::Question(_)
-            | Self::Stalled => false,
+            | Self::Stalled
+            | Self::Notice => false,
         }
     }
 }

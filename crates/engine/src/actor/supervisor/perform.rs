@@ -18,6 +18,7 @@ use crate::actor::notify::notify;
 use crate::actor::record_right::RecordRight;
 use crate::actor::run_end::{Completed, RunEnd};
 use crate::actor::services::Services;
+use crate::actor::teller;
 use crate::actor::work::{self, Helper};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
@@ -25,8 +26,9 @@ use crate::id::{AgentId, Name};
 use crate::journal::agent_records::AgentRecords;
 use crate::journal::disk_space::DiskSpace;
 use crate::journal::{JournalError, JournalHandle};
-use crate::run_machine::{Action, Finish, Reply};
+use crate::run_machine::{Action, Finish, NotSent, Reply};
 use crate::spec::hooks::HookFinished;
+use crate::spec::notices::NoticeIntended;
 use crate::turn::Outcome;
 
 /// The fold of an agent's records: in progress, or done.
@@ -198,6 +200,7 @@ impl Supervisor {
                     let _ = myself.send_message(SupervisorMsg::Notified);
                 });
             }
+            Action::SendNotice(notice) => self.send_notice(myself, state, *notice),
             Action::HoldSteps => drop(self.services.disk_space.send_replace(DiskSpace::Scarce)),
             Action::AllowSteps => drop(self.services.disk_space.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => {
@@ -205,6 +208,27 @@ impl Supervisor {
                 self.finish(myself, state, end);
             }
         }
+    }
+
+    /// Sends a notice beside the mailbox.
+    fn send_notice(
+        &self,
+        myself: &ActorRef<SupervisorMsg>,
+        state: &mut State,
+        notice: NoticeIntended,
+    ) {
+        let open = state.machine.state().notices().get(&notice.id);
+        let attempt = open.map_or(1, |open| open.attempts.saturating_add(1));
+        let (services, myself, id) = (self.services.clone(), myself.clone(), notice.id.clone());
+        let send = async move { teller::tell(&services, &notice, attempt).await };
+        state.work.start(Helper::Notice, send, move |sent| {
+            let crashed = |panic: Panicked| {
+                Err(NotSent { error: format!("it crashed ({panic})"), is_final: false })
+            };
+            let sent = sent.unwrap_or_else(crashed);
+            // A supervisor that has ended needs no result.
+            let _ = myself.send_message(SupervisorMsg::NoticeSent { id, sent });
+        });
     }
 
     /// Tells the planner that the tasks of a proposal are part of the plan.

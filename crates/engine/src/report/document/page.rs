@@ -130,6 +130,7 @@ fn overview(document: &Document) -> Vec<Vec<Inline>> {
     lines.push(vec![plain(format!("spent: {}", spent(&document.usage, document.cost_usd)))]);
     lines.extend(document.unsettled.iter().map(|unsettled| vec![plain(unsettled.clone())]));
     lines.extend(document.unprotected.iter().map(|none| vec![plain(none.clone())]));
+    lines.extend(document.untold.iter().map(|untold| vec![foreign(untold)]));
     lines
 }
 

@@ -40,6 +40,7 @@ fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) 
         env: BTreeMap::new(),
         results: Default::default(),
         hooks: Default::default(),
+        notices: Default::default(),
         pid: 1,
         grows: false,
         attended: false,

@@ -133,6 +133,7 @@ impl Process {
                 self.machine.hook_ended(now, HookFinished::new(hook, None));
             }
             Action::Notify { .. } => self.machine.notified(now),
+            Action::SendNotice(notice) => self.machine.notice_sent(now, &notice.id, Ok(())),
             Action::Finish(finish) => self.finish = Some(finish),
             Action::Reply { .. }
             | Action::Define(_)

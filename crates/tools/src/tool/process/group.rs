@@ -106,7 +106,7 @@ impl Group {
 
     /// Asks the group to end, and kills it when the grace period is over. Returns true if all its
     /// processes ended within the grace period.
-    pub(super) async fn end(&mut self, grace: Duration) -> bool {
+    pub(in crate::tool) async fn end(&mut self, grace: Duration) -> bool {
         signal(self.id, Signal::TERM);
         // A stopped process receives SIGTERM only after it continues.
         signal(self.id, Signal::CONT);

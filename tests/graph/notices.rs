@@ -1,0 +1,319 @@
+//! Who is told of a run: a server on the loopback interface and a program, over a kill and a resume, and while the
+//! server is down.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::desk::{Desk, Done, Live};
+
+/// A secret that must be in no notice.
+const SECRET: &str = "very-secret-value-7711";
+
+/// An agent that asks, one that wants a permission, a task that fails with a secret in its failure, and one that tries
+/// to reach the server.
+const WORK: &str = r#"
+[limits]
+fail_fast = false
+[secrets]
+key = { env = "THE_KEY" }
+[sandbox]
+env = ["THE_KEY"]
+[agents.asker]
+instructions = "x"
+tools = ["ask_person"]
+[agents.writer]
+instructions = "x"
+tools = ["bash"]
+[tasks.one]
+agent = "asker"
+prompt = "go"
+[tasks.two]
+agent = "writer"
+prompt = "go"
+[tasks.bad]
+run = 'echo "the key $THE_KEY is wrong" >&2; exit 3'
+[tasks.net]
+run = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/'$PORT 2>/dev/null && echo open || echo closed"
+env = { PORT = "PORT_OF_SERVER" }
+"#;
+
+const SCRIPT: &str = r#"
+[[rules]]
+agent = "asker"
+turn = 1
+[[rules.calls]]
+tool = "ask_person"
+input = { question = "Which colour?" }
+[[rules]]
+agent = "writer"
+turn = 1
+[[rules.calls]]
+tool = "bash"
+input = { command = "touch done" }
+[[rules]]
+say = "done"
+"#;
+
+/// How the server behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It takes connections and never answers.
+    Silent,
+    /// It answers that it is out of order.
+    Broken,
+    /// It takes what it is told.
+    Up,
+}
+
+/// What a request brought: the mode in which it came, its id, its signature and its body.
+type Request = (Mode, String, String, Value);
+
+/// A server that is told of runs.
+struct Server {
+    port: u16,
+    mode: Arc<Mutex<Mode>>,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Server {
+    fn start(mode: Mode) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let (mode, requests) = (Arc::new(Mutex::new(mode)), Arc::default());
+        let server = Self { port, mode, requests };
+        let (mode, requests) = (server.mode.clone(), server.requests.clone());
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mode = *mode.lock().expect("a mode");
+                if mode != Mode::Silent {
+                    serve(&mut stream, mode, &requests);
+                }
+                // A connection that is dropped would be an answer.
+                kept.push(stream);
+            }
+        });
+        server
+    }
+
+    fn set(&self, mode: Mode) {
+        *self.mode.lock().expect("a mode") = mode;
+    }
+
+    /// The notices that it took, by kind, with their ids.
+    fn taken(&self) -> BTreeMap<String, Vec<String>> {
+        let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (mode, id, _, body) in self.requests.lock().expect("requests").iter() {
+            if *mode == Mode::Up {
+                let kind = body["kind"].as_str().expect("a kind").to_owned();
+                taken.entry(kind).or_default().push(id.clone());
+            }
+        }
+        taken
+    }
+}
+
+fn serve(stream: &mut TcpStream, mode: Mode, requests: &Mutex<Vec<Request>>) {
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let text = loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = header(head, "content-length").parse().expect("a length");
+            if body.len() >= length {
+                break text;
+            }
+        }
+        let count = stream.read(&mut buffer).expect("a request");
+        if count == 0 {
+            return;
+        }
+        bytes.extend_from_slice(&buffer[..count]);
+    };
+    let (head, body) = text.split_once("\r\n\r\n").expect("a request");
+    let status = if mode == Mode::Up { "204 No Content" } else { "503 Not Now" };
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    let (id, signature) =
+        (header(head, "callsheet-notice-id"), header(head, "callsheet-signature"));
+    requests.lock().expect("requests").push((mode, id, signature, body));
+    let _ = stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes());
+}
+
+fn header(head: &str, name: &str) -> String {
+    let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+    let found = lines.find(|(own, _)| own.eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.to_owned()).unwrap_or_default()
+}
+
+/// A workspace whose runs tell the server of everything at once.
+fn told(server: &Server, notify: &str) -> Desk {
+    let port = server.port.to_string();
+    let desk = Desk::offline(&format!("{notify}{}", WORK.replace("PORT_OF_SERVER", &port)), SCRIPT);
+    let rules = "default = 'ask'\nnon_interactive = 'pause'";
+    desk.write("agents.toml", &desk.read("agents.toml").replace("default = \"allow\"", rules));
+    desk
+}
+
+fn command(desk: &Desk, arguments: &[&str]) -> Command {
+    let mut command = desk.command(arguments);
+    command.env("THE_KEY", SECRET).env("SIGNING_KEY", "signing-key-of-the-server");
+    command
+}
+
+fn call(desk: &Desk, arguments: &[&str]) -> Done {
+    Done::of(&mut command(desk, arguments))
+}
+
+fn journal(desk: &Desk) -> String {
+    std::fs::read_to_string(desk.runs()[0].join("journal.jsonl")).expect("a journal")
+}
+
+fn answer_all(desk: &Desk) {
+    for row in desk.json(&["pending", "--json"]) {
+        let id = row["id"].as_str().expect("an id");
+        match row["kind"].as_str() {
+            Some("question") => assert_eq!(desk.call(&["answer", id, "red"]).code, 0),
+            _ => assert_eq!(desk.call(&["approve", id]).code, 0),
+        }
+    }
+}
+
+#[test]
+fn a_server_is_told_of_everything_once_over_a_kill_and_while_it_was_down() {
+    let server = Server::start(Mode::Silent);
+    let url = format!("http://127.0.0.1:{}/hook/of-a-long-secret-path", server.port);
+    let desk = told(
+        &server,
+        &format!(
+            "[notify]\nafter = '0s'\npause = '100ms'\nattempts = 1000\nwait = '20s'\n\
+             [notify.webhook]\nurl = '{url}'\nsecret = {{ env = 'SIGNING_KEY' }}\nallow_private = true\n"
+        ),
+    );
+    // It never answers, and callsheet dies while it waits for that.
+    let live = Live::starting(&mut command(&desk, &["run", "--trust"]));
+    for kind in ["question", "permission", "failed", "paused"] {
+        desk.wait_for_event("notice.intended", |event| event["data"]["kind"] == kind);
+    }
+    live.signal("KILL");
+    live.end();
+    // It is out of order, and the next process gives up waiting; nothing is lost.
+    server.set(Mode::Broken);
+    let mut resume = command(&desk, &["resume", "--trust"]);
+    let resumed = Done::of(resume.env("CALLSHEET_NOTIFY__WAIT", "1s"));
+    assert_eq!(resumed.code, 6, "{}", resumed.err);
+    assert!(resumed.err.contains("not told: "), "{}", resumed.err);
+    assert!(desk.good(&["ps"]).contains("not told: "), "{}", desk.good(&["ps"]));
+    assert!(server.taken().is_empty());
+    // It is there again.
+    server.set(Mode::Up);
+    let resumed = call(&desk, &["resume", "--trust"]);
+    assert_eq!(resumed.code, 6, "{}", resumed.err);
+    assert!(!resumed.err.contains("not told"), "{}", resumed.err);
+    let once = |kinds: &[&str]| {
+        let taken = server.taken();
+        let counts: Vec<_> = taken.iter().map(|(kind, ids)| (kind.as_str(), ids.len())).collect();
+        let wanted: Vec<_> = kinds.iter().map(|kind| (*kind, 1)).collect();
+        assert_eq!(counts, wanted, "{taken:?}");
+    };
+    once(&["failed", "paused", "permission", "question"]);
+    assert_eq!(call(&desk, &["resume", "--trust"]).code, 6);
+    once(&["failed", "paused", "permission", "question"]);
+    answer_all(&desk);
+    let ended = call(&desk, &["resume", "--trust"]);
+    assert_eq!(ended.code, 8, "{}", ended.err);
+    once(&["failed", "finished", "paused", "permission", "question"]);
+    // Attempts before that had the same ids, and nothing holds a secret.
+    let requests = server.requests.lock().expect("requests").clone();
+    for (mode, id, signature, body) in requests.iter() {
+        assert_eq!(body["id"], **id);
+        assert!(server.taken().values().flatten().any(|taken| taken == id), "{mode:?} {id}");
+        assert!(signature.starts_with("t=") && signature.contains(",v1="), "{signature}");
+        let text = body.to_string();
+        assert!(!text.contains(SECRET) && !text.contains("signing-key"), "{text}");
+    }
+    assert!(requests.iter().any(|(mode, ..)| *mode == Mode::Broken));
+    let failed = requests.iter().find(|(_, _, _, body)| body["kind"] == "failed").expect("one");
+    assert_eq!((&failed.3["task"], &failed.3["state"]), (&"bad".into(), &"command_failed".into()));
+    for secret in [SECRET, "signing-key-of-the-server", "of-a-long-secret-path"] {
+        let configured = journal(&desk)
+            .lines()
+            .skip(1)
+            .any(|line| line.contains(secret) && !line.contains("\"accepted\""));
+        assert!(!configured, "{secret}");
+    }
+    // The end of the journal is the end of the run, and commands have no network still.
+    assert!(journal(&desk).lines().last().expect("records").contains("\"run.completed\""));
+    if crate::support::without_sandbox().is_none() {
+        assert_eq!(desk.good(&["show", "/net", "--output"]), "closed\n");
+    }
+}
+
+#[test]
+fn a_command_is_told_outside_of_the_sandbox_with_its_own_environment() {
+    let outside = tempfile::tempdir().expect("a folder");
+    let program = outside.path().join("tell");
+    // It writes where no command of a run can, and holds the run up with what it does wrong.
+    let script = format!(
+        "#!/bin/sh\ncd {}\ncat > \"told.$CALLSHEET_NOTICE_ID.$CALLSHEET_NOTICE_ATTEMPT\"\nenv > env\n\
+         case \"$CALLSHEET_NOTICE_ID\" in *-failed-*) yes | head -c 1000000 >&2; exit 1;;\n\
+         *-finished-*) sleep 60;; esac\n",
+        outside.path().display()
+    );
+    std::fs::write(&program, script).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&program, mode).expect("set");
+    let desk = Desk::commands(&format!(
+        "[notify]\non = ['failed', 'finished']\ntimeout = '1s'\nattempts = 2\npause = '10ms'\nwait = '5s'\n\
+         env = ['NAMED']\ncommand = ['{}']\n[tasks.bad]\nrun = 'false'\n",
+        program.display()
+    ));
+    let mut refused = desk.command(&["run"]);
+    let refused = Done::of(refused.env("NAMED", "a-value-of-mine"));
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    assert!(refused.err.contains("runs outside of the sandbox"), "{}", refused.err);
+    let mut run = desk.command(&["run", "--trust"]);
+    run.env("NAMED", "a-value-of-mine").env("SOME_API_KEY", "not-for-it");
+    let run = Done::of(&mut run);
+    assert_eq!(run.code, 1, "{}", run.err);
+    assert!(run.out.contains("not told:     2 notices by command"), "{}{}", run.out, run.err);
+    let files = std::fs::read_dir(outside.path()).expect("a folder").map(|file| file.expect("one"));
+    let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("told."));
+    let read = |path| std::fs::read_to_string(path).expect("a file");
+    let told: Vec<Value> =
+        files.map(|file| serde_json::from_str(&read(file.path())).expect("JSON")).collect();
+    let of = |kind: &str| told.iter().filter(|notice| notice["kind"] == kind).count();
+    assert_eq!((of("failed"), of("finished")), (2, 2));
+    let ids: std::collections::BTreeSet<_> =
+        told.iter().map(|notice| &notice["id"]).map(Value::to_string).collect();
+    assert_eq!(ids.len(), 2);
+    let env = std::fs::read_to_string(outside.path().join("env")).expect("an environment");
+    assert!(env.contains("NAMED=a-value-of-mine") && !env.contains("SOME_API_KEY"), "{env}");
+}
+
+#[test]
+fn a_file_that_names_a_private_server_is_told_so_and_its_run_ends_as_ever() {
+    let server = Server::start(Mode::Up);
+    let desk = Desk::commands(&format!(
+        "[notify.webhook]\nurl = 'http://localhost:{}/'\n[tasks.good]\nrun = 'true'\n",
+        server.port
+    ));
+    let checked = desk.call(&["check"]);
+    assert!(
+        checked.err.contains("needs_trust") || checked.out.contains("needs_trust"),
+        "{checked:?}"
+    );
+    let run = desk.call(&["run", "--trust"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert!(run.out.contains("not told:     1 notice by webhook"), "{}", run.out);
+    assert!(run.out.contains("private address"), "{}", run.out);
+    assert!(server.taken().is_empty());
+    let report = desk.good(&["report", "--format", "json"]);
+    assert!(report.contains("private address"), "{report}");
+}
