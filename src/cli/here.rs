@@ -1,9 +1,10 @@
 //! No verb: says what can be done in this folder.
 
 use super::locate::Project;
-use super::{complain, say, trust};
+use super::{complain, questions, say, trust};
 use crate::config::{self, Missing, Sources};
 use crate::exit::Exit;
+use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::report;
 
@@ -46,6 +47,15 @@ pub(super) fn run(project: &Project) -> Exit {
             )
         }
     };
+    let is_waiting = |run: &RecordedRun| {
+        let (state, read) = run.state(|_| {});
+        read.is_ok() && questions::needs_somebody(run, &state, run.is_live())
+    };
+    let waiting = project.runs().iter().filter(|run| is_waiting(run)).count();
+    if waiting > 0 {
+        let noun = if waiting == 1 { "run waits" } else { "runs wait" };
+        text.push_str(&format!("{waiting} {noun} for you: callsheet ps{}\n", project.flags()));
+    }
     let newest = project.runs().into_iter().find(|run| run.has_begun());
     if let Some(run) = &newest {
         let (state, _) = run.state(|_| {});

@@ -23,19 +23,11 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         Err(exit) => return exit,
     };
     let (mut rows, mut worst) = (Vec::new(), Exit::Done);
-    // Without `-a`: the live runs, or else the newest run.
-    let newest = match runs.iter().any(|run| run.is_live()) {
-        true => None,
-        false => runs.iter().position(|run| run.has_begun()),
-    };
-    for (at, run) in runs.iter().enumerate() {
-        let live = run.is_live();
-        if verb.all || live || newest == Some(at) {
-            let (mut of_run, exit) = rows_of(project, run, live);
-            rows.append(&mut of_run);
-            // A run that cannot be read does not hide the others.
-            worst = if exit == Exit::Done { worst } else { exit };
-        }
+    for (run, live) in chosen(&runs, verb.all) {
+        let (mut of_run, exit) = rows_of(project, run, live);
+        rows.append(&mut of_run);
+        // A run that cannot be read does not hide the others.
+        worst = if exit == Exit::Done { worst } else { exit };
     }
     let said = if verb.json {
         say_json(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>())
@@ -54,6 +46,27 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
         })
     };
     if said == Exit::Done { worst } else { said }
+}
+
+/// Returns the runs that are listed, each with whether it is live: first those that need a person or a resume. Without
+/// `all`, these and the live ones, or else the newest run.
+fn chosen(runs: &[RecordedRun], all: bool) -> Vec<(&RecordedRun, bool)> {
+    let mut found: Vec<_> =
+        runs.iter().map(|run| (run, run.is_live(), needs_somebody(run))).collect();
+    let newest = match found.iter().any(|(_, live, needs)| *live || *needs) {
+        true => None,
+        false => runs.iter().find(|run| run.has_begun()),
+    };
+    let is_newest = |run: &RecordedRun| newest.is_some_and(|newest| newest.name() == run.name());
+    found.retain(|(run, live, needs)| all || *live || *needs || is_newest(run));
+    // Those of one kind stay in their order.
+    found.sort_by_key(|(_, _, needs)| !needs);
+    found.into_iter().map(|(run, live, _)| (run, live)).collect()
+}
+
+fn needs_somebody(run: &RecordedRun) -> bool {
+    let (state, read) = run.state(|_| {});
+    read.is_ok() && questions::needs_somebody(run, &state, run.is_live())
 }
 
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.

@@ -10,6 +10,7 @@ use crate::id::AgentId;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::person::AskedCall;
+use crate::report;
 use crate::run::answers;
 use crate::run_state::RunState;
 use crate::run_state::questions::{Answered, Question};
@@ -103,6 +104,12 @@ pub(super) fn of_run(run: &RecordedRun, state: &RunState) -> Vec<Pending> {
     let is_left = |id: &str| answers::left_for(&**run, id, &store).is_some();
     let open = open.filter(|question| !is_left(&question.asked.id));
     open.map(|question| Pending { run: run.clone(), question: question.clone() }).collect()
+}
+
+/// Returns true if a run needs a person: nobody drives it, or it waits for an answer.
+pub(super) fn needs_somebody(run: &RecordedRun, state: &RunState, live: bool) -> bool {
+    state.created().is_some()
+        && (report::is_resumable(state, live) || !of_run(run, state).is_empty())
 }
 
 /// Returns the questions of all runs that have not ended, the oldest run first.

@@ -301,3 +301,53 @@ fn the_text_of_models_is_followed_from_another_terminal() {
     let refused = desk.call(&["tail", "--deltas"]);
     assert_eq!(refused.code, 2, "{}", refused.err);
 }
+
+#[test]
+fn what_needs_a_person_or_a_resume_is_listed_first_and_without_a_flag() {
+    let desk = Desk::commands(
+        "[inputs]\nask = { type = 'boolean', default = true }\n\
+         [tasks.gate]\nwhen = 'inputs.ask'\napproval = { message = 'go on?' }\n\
+         [tasks.done]\nrun = 'true'\n",
+    );
+    for _ in 0..2 {
+        assert_eq!(desk.call(&["run"]).code, 6);
+    }
+    desk.good(&["run", "--input", "ask=false"]);
+    let states = |arguments: &[&str]| {
+        let rows = desk.json(arguments);
+        let rows = rows.into_iter().filter(|row| row["kind"] == "run");
+        rows.map(|row| row["state"].as_str().expect("a word").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&["ps", "--json"]), ["waiting", "waiting"]);
+    assert_eq!(states(&["ps", "-a", "--json"]), ["waiting", "waiting", "completed"]);
+    let here = desk.good(&[]);
+    assert!(here.contains("2 runs wait for you: callsheet ps\n"), "{here}");
+    let open: Vec<_> = desk.json(&["pending", "--json"]);
+    let ids: Vec<_> = open.iter().map(|row| row["id"].as_str().expect("an id")).collect();
+    assert_eq!(desk.call(&["approve", ids[0]]).code, 0);
+    let run = open[0]["run"].as_str().expect("a run");
+    assert_eq!(desk.call(&["resume", run]).code, 0);
+    assert!(desk.good(&[]).contains("1 run waits for you"), "{}", desk.good(&[]));
+    // The report says who answered and who resumed.
+    let report = desk.good(&["report", run]);
+    assert!(report.contains("answered by "), "{report}");
+    assert!(report.contains("resumed by "), "{report}");
+}
+
+#[test]
+fn the_report_says_that_a_run_died_and_who_resumed_it() {
+    let desk = Desk::commands(
+        "[tasks.long]\nrun = 'test -e go || { touch begun; sleep 60; }'\nidempotent = true\n",
+    );
+    let live = desk.start(&["run"]);
+    wait("its command", || desk.path().join("begun").exists().then_some(()));
+    live.signal("KILL");
+    live.end();
+    desk.write("go", "");
+    assert_eq!(desk.call(&["resume"]).code, 0);
+    let report: Value =
+        serde_json::from_str(&desk.good(&["report", "--format", "json"])).expect("JSON");
+    let waits = report["waits"].as_array().expect("waits");
+    let died = waits.iter().find(|wait| wait["kind"] == "death").expect("it died");
+    assert!(died["by"].as_str().is_some_and(|by| by.contains('@')), "{died}");
+}

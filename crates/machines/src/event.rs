@@ -282,6 +282,9 @@ pub struct RunOpened {
     pub epoch: u64,
     /// Id of the process that opened it.
     pub pid: u32,
+    /// Who opened it, as `user@host/pid`; absent if the same process continues after a pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// The reason, if the same process continues after a pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -308,7 +311,8 @@ impl RunOpened {
     #[must_use]
     pub fn by_this_process(epoch: u64) -> Self {
         let (pid, retried, reopened) = (std::process::id(), Vec::new(), Vec::new());
-        Self { epoch, pid, reason: None, accepted: None, retried, reopened, sandbox: None }
+        let (by, reason, accepted, sandbox) = (None, None, None, None);
+        Self { epoch, pid, by, reason, accepted, retried, reopened, sandbox }
     }
 }
 

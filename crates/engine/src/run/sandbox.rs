@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
+use super::control::this_process;
 use super::git_folders;
 use super::included;
 use super::linked::links_in;
@@ -33,11 +34,12 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Records the proof with the opening of the run.
+    /// Records the proof with the opening of the run, and who opened it.
     pub(super) fn add_to(&self, drafts: &mut [Draft]) {
         for draft in drafts {
             if let Event::RunOpened(opened) = &mut draft.event {
                 opened.sandbox.clone_from(&self.proof);
+                opened.by = Some(this_process());
             }
         }
     }

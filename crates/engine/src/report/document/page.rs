@@ -383,6 +383,7 @@ fn waits(document: &Document, page: &mut Vec<Block>) {
     let line = |wait: &Wait| {
         let what = match wait.kind {
             "pause" => "the run was paused",
+            "death" => "nobody drove the run",
             "provider" => "the provider asked to wait",
             "person" => "a person was asked",
             "retry" => "the next attempt waited",
@@ -395,6 +396,10 @@ fn waits(document: &Document, page: &mut Vec<Block>) {
             line.extend([foreign(&wait.who), plain(", ")]);
         }
         line.extend([plain(format!("{what}: ")), foreign(&wait.why)]);
+        if let Some(by) = &wait.by {
+            let done = if wait.kind == "person" { "; answered by " } else { "; resumed by " };
+            line.extend([plain(done), foreign(by)]);
+        }
         line
     };
     let mut lines: Vec<_> = places.into_iter().map(|at| line(&document.waits[at])).collect();

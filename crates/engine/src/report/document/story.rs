@@ -33,7 +33,7 @@ pub struct Retry {
 /// A time in which something waited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Wait {
-    /// `pause` of the run, `provider`, `person`, `retry` of a task or `call` of a model.
+    /// `pause` of the run, `death` of its process, `provider`, `person`, `retry` of a task or `call` of a model.
     pub kind: &'static str,
     /// The task, the agent or the provider that waited; empty for the run.
     pub who: String,
@@ -45,12 +45,17 @@ pub struct Wait {
     pub ms: i64,
     /// True if it had not ended with the last record.
     pub open: bool,
+    /// Who ended a pause or a death by a resume, or answered: `user@host/pid`. Absent if nobody did.
+    pub by: Option<String>,
 }
 
 /// The story of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     began_ms: Option<i64>,
+    last_ms: i64,
+    /// True after a record of its end, until it is opened again.
+    has_ended: bool,
     cause: Option<PauseCause>,
     tasks: HashMap<Name, Told>,
     waits: Vec<(i64, Wait)>,
@@ -69,7 +74,9 @@ impl Story {
     /// Folds a record.
     pub fn apply(&mut self, record: &Record) {
         let now = record.ts_ms;
+        let had_begun = self.began_ms.is_some();
         self.began_ms.get_or_insert(now);
+        let last_ms = std::mem::replace(&mut self.last_ms, now);
         let task = record.task.as_ref();
         let who = record.agent.as_ref().map(ToString::to_string);
         match &record.event {
@@ -77,9 +84,17 @@ impl Story {
                 self.cause = Some(paused.cause);
                 self.begin("pause", String::new(), String::new(), &paused.reason, now);
             }
-            Event::RunOpened(_) => {
-                self.cause = None;
-                self.end("pause", "", now);
+            Event::RunCompleted(_) => self.has_ended = true,
+            Event::RunOpened(opened) => {
+                // The first opening follows the first record of the run.
+                let has_stopped = self.cause.take().is_some() | std::mem::take(&mut self.has_ended);
+                let died = !has_stopped && had_begun && record.epoch > 1;
+                if died {
+                    let why = "the process that drove the run ended without a word";
+                    self.begin("death", String::new(), String::new(), why, last_ms);
+                }
+                let kind = if died { "death" } else { "pause" };
+                self.end_by(kind, "", now, opened.by.as_deref());
             }
             Event::AgentSpawned(spawned) if spawned.parent.is_none() => {
                 let text = match &spawned.program {
@@ -110,7 +125,9 @@ impl Story {
                 let who = who.unwrap_or_default();
                 self.begin("person", asked.id.clone(), who, &asked.message, now);
             }
-            Event::ApprovalAnswered(answered) => self.end("person", &answered.id, now),
+            Event::ApprovalAnswered(answered) => {
+                self.end_by("person", &answered.id, now, answered.by.as_deref());
+            }
             Event::GatewayParked(parked) => {
                 let provider = parked.provider.to_string();
                 self.begin("provider", provider.clone(), provider, &parked.reason, now);
@@ -166,15 +183,20 @@ impl Story {
         }
         let (from, why) = (stamp::text(from_ms), why.chars().take(ASKED).collect());
         let place = self.waits.len();
-        self.waits.push((from_ms, Wait { kind, who, why, from, ms: 0, open: true }));
+        self.waits.push((from_ms, Wait { kind, who, why, from, ms: 0, open: true, by: None }));
         self.open.insert((kind, key), place);
         Some(place)
     }
 
     fn end(&mut self, kind: &'static str, key: &str, now_ms: i64) {
+        self.end_by(kind, key, now_ms, None);
+    }
+
+    fn end_by(&mut self, kind: &'static str, key: &str, now_ms: i64, by: Option<&str>) {
         let Some(place) = self.open.remove(&(kind, key.to_owned())) else { return };
         let (from, wait) = &mut self.waits[place];
         wait.ms = now_ms.saturating_sub(*from).max(0);
         wait.open = false;
+        wait.by = by.map(str::to_owned);
     }
 }
