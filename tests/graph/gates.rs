@@ -395,3 +395,30 @@ fn the_command_of_an_own_tool_is_shown_to_whoever_answers() {
     assert_eq!(desk.call(&["resume"]).code, 0);
     assert!(desk.path().join("all.done").exists());
 }
+
+#[test]
+fn a_permission_that_nobody_gives_in_time_is_denied_and_the_record_says_by_what() {
+    let desk = asking();
+    let rules = "non_interactive = 'pause'\nask_timeout = '1s'";
+    desk.write(
+        "agents.toml",
+        &desk.read("agents.toml").replace("non_interactive = 'pause'", rules),
+    );
+    assert_eq!(desk.call(&["run"]).code, 6);
+    let rows = pending(&desk);
+    let permission = rows.iter().find(|row| row["kind"] == "permission").expect("a row");
+    let question = rows.iter().find(|row| row["kind"] == "question").expect("a row");
+    assert!(permission["until"].is_string() && question["until"].is_null(), "{rows:?}");
+    wait("its time", || {
+        let resumed = desk.call(&["resume"]);
+        assert_eq!(resumed.code, 6, "{}", resumed.err);
+        (pending(&desk).len() == 1).then_some(())
+    });
+    let answered = events(&desk, "approval.answered");
+    assert_eq!((answered.len(), &answered[0]["data"]["by"]), (1, &json!("timeout")));
+    assert!(!desk.path().join("done").exists());
+    // Its time may be over while a process ends: the next one tells the agent.
+    assert_eq!(desk.call(&["resume"]).code, 6);
+    let told = desk.good(&["show", "/@two", "--transcript"]);
+    assert!(told.contains("nobody answered in time"), "{told}");
+}

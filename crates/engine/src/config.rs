@@ -59,6 +59,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use figment::value::Dict;
 use miette::NamedSource;
@@ -144,6 +145,8 @@ pub struct Config {
     pub tools: BTreeMap<Name, CommandTool>,
     /// The hooks of the run and of its tool calls.
     pub hooks: HookSpec,
+    /// The time after which a question for a permission is denied.
+    pub ask_timeout: Option<Duration>,
     /// Who is told of runs.
     pub notify: NotifySpec,
     /// The tasks, in the order of the file.
@@ -487,6 +490,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         agents,
         tools,
         hooks: compaction::run_hooks(setting),
+        ask_timeout: raw.permissions.as_ref().and_then(|rules| *rules.ask_timeout),
         notify: notify::notify(setting),
         tasks,
         limits: limits::limits(setting),

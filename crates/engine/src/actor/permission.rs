@@ -197,7 +197,10 @@ pub(super) async fn asked(
         let Answered { answer, effect: shown, .. } =
             ask(context, (call, &asked), effect.clone(), question.clone()).await?;
         if !answer.allowed {
-            return Ok(Decision::Denied(refusal(answer.text)));
+            return Ok(Decision::Denied(match answer.is_by_timeout() {
+                true => "Permission denied: nobody answered in time.".to_owned(),
+                false => refusal(answer.text),
+            }));
         }
         // Where a path leads by now may be denied, and then nobody is asked about it.
         if let Some(denial) = denied_by_now(context, call) {

@@ -32,6 +32,7 @@ pub(super) fn machine_settings(
         tools: config.tools.clone(),
         env: config.env.clone(),
         hooks: config.hooks.set(),
+        ask_timeout: config.ask_timeout,
         notices: config.notify.policy.clone(),
         results,
         grows: config.grows(),

@@ -195,7 +195,16 @@ impl Desk<'_, Questions> {
             return;
         }
         self.own().asking.insert(asked.id.clone(), Vec::new());
+        let asked = self.with_limit(asked);
         self.record(vec![Draft::agent(task, &agent, asked)]);
+    }
+
+    /// Returns a question as it is recorded: one for a permission may have a time after which it is denied.
+    fn with_limit(&self, asked: ApprovalAsked) -> ApprovalAsked {
+        let limit = self.settings.ask_timeout.filter(|_| asked.kind == ApprovalKind::Permission);
+        let Some(limit) = limit else { return asked };
+        let limit = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        ApprovalAsked { until_ms: Some(self.now.wall_ms.saturating_add(limit)), ..asked }
     }
 
     /// Handles a recorded question.

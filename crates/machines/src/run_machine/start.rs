@@ -43,6 +43,8 @@ pub struct Settings {
     pub results: PathBuf,
     /// The hooks that are set.
     pub hooks: BTreeSet<Hook>,
+    /// The time after which a question for a permission is answered with no.
+    pub ask_timeout: Option<Duration>,
     /// Which notices are sent, and when.
     pub notices: NoticePolicy,
     /// True if agents may propose tasks, which may depend on any task before them.

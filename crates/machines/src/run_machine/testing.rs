@@ -193,6 +193,7 @@ impl World {
             results: "/run/results".into(),
             hooks: Default::default(),
             notices: Default::default(),
+            ask_timeout: None,
             pid: 1,
             grows: true,
             attended: false,

@@ -129,6 +129,9 @@ sections! {
         /// `callsheet reject`; or `allow`.
         non_interactive: NonInteractive = NonInteractive::Deny,
             words_of::<NonInteractive>(&[]);
+        /// The time after which a question for a permission that nobody has answered is denied, by the clock on the
+        /// wall, also while no process drives the run. The record says that nobody answered (`by` is `timeout`).
+        ask_timeout: Duration, Kind::Time => "it waits for as long as it takes";
     }
 
     /// The number of attempts, and the pauses between them.

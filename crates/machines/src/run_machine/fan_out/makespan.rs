@@ -41,6 +41,7 @@ fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) 
         results: Default::default(),
         hooks: Default::default(),
         notices: Default::default(),
+        ask_timeout: None,
         pid: 1,
         grows: false,
         attended: false,
