@@ -156,6 +156,9 @@ pub(super) struct Run {
     pub detach: bool,
     #[command(flatten)]
     pub trusting: Trusting,
+    /// Start it although a run of this file is at work in this folder
+    #[arg(long)]
+    pub also: bool,
     /// This is the process of a detached run
     #[arg(long, hide = true)]
     pub detached: bool,

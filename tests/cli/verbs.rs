@@ -5,7 +5,7 @@ use std::fs;
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::support::desk::{Desk, Done, keys};
+use crate::support::desk::{Desk, Done, keys, wait};
 
 const GRAPH: &str = r#"
 [models.default.cost_per_mtok]
@@ -520,6 +520,7 @@ fn the_help_of_run_is_readable() {
           --trust               Trust what the configuration wants beyond its directory: keys sent to
                                 other addresses, files outside, a loosened sandbox. It is remembered for
                                 this content of the file
+          --also                Start it although a run of this file is at work in this folder
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version
@@ -531,4 +532,25 @@ fn the_help_of_run_is_readable() {
                              (-vv for all of it)
           --utc              Print times in UTC instead of the time zone of this machine
     ");
+}
+
+#[test]
+fn a_second_run_beside_one_at_work_is_named_and_refused_where_the_file_says_so() {
+    let desk = Desk::commands("[tasks.long]\nrun = 'test -e go || { touch begun; sleep 60; }'\n");
+    let live = desk.start(&["run"]);
+    wait("its command", || desk.path().join("begun").exists().then_some(()));
+    desk.write("go", "");
+    // Scripts go on working, and read of it.
+    let second = desk.call(&["run"]);
+    assert_eq!(second.code, 0, "{}", second.err);
+    assert!(second.err.contains("`desk` is at work already: run "), "{}", second.err);
+    assert!(!desk.call(&["run", "--also"]).err.contains("at work already"));
+    let text = desk.read("agents.toml");
+    desk.write("agents.toml", &format!("{text}[limits]\none_at_a_time = true\n"));
+    let refused = desk.call(&["run"]);
+    assert_eq!(refused.code, 75, "{}", refused.err);
+    assert!(refused.err.contains("`--also` starts another one"), "{}", refused.err);
+    assert_eq!(desk.call(&["run", "--also"]).code, 0);
+    drop(live);
+    assert_eq!(desk.call(&["run"]).code, 0, "nothing is at work any more");
 }

@@ -451,6 +451,8 @@ pub struct Limits {
     pub cancel_running: bool,
     /// True if a run in which anything was left undone counts as completed only in part.
     pub strict: bool,
+    /// True if no run of a file starts beside another one unless a person says so.
+    pub one_at_a_time: bool,
     /// Time that a cancelled tool has to end before its process group is killed.
     pub grace_period: Duration,
     /// Time that a running command has to end after the process that owns the run has died.
@@ -470,6 +472,7 @@ impl Default for Limits {
             fail_fast: true,
             cancel_running: false,
             strict: false,
+            one_at_a_time: false,
             grace_period: Duration::from_secs(10),
             orphan_grace: Duration::from_secs(5),
         }

@@ -27,6 +27,7 @@ pub(super) fn limits(setting: Setting<'_>) -> Limits {
         fail_fast: *raw.fail_fast,
         cancel_running: *raw.cancel_running,
         strict: *raw.strict,
+        one_at_a_time: *raw.one_at_a_time,
         grace_period: *raw.grace_period,
         orphan_grace: *raw.orphan_grace,
     }

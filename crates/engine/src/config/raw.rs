@@ -272,6 +272,9 @@ sections! {
         /// call is unknown, a result was cut, a limit refused a call, a child agent or an item of a
         /// fan-out failed) counts as completed only in part, and `run` ends with exit code 8.
         strict: bool = spec::Limits::default().strict, Kind::Truth;
+        /// If `true`, `run` refuses while another run of this file is at work in this folder, unless it is given
+        /// `--also`. Else it asks at a terminal, and says so without one.
+        one_at_a_time: bool = spec::Limits::default().one_at_a_time, Kind::Truth;
         /// The time that a cancelled tool or command has to end before its processes are killed.
         grace_period: Duration = spec::Limits::default().grace_period, Kind::Pause;
         /// The time that a running command has to end when callsheet itself is gone, such as after

@@ -536,6 +536,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
         fail_fast: rng.bool(),
         cancel_running: rng.u32(..4) == 0,
         strict: false,
+        one_at_a_time: false,
         grace_period: Duration::from_secs(rng.u64(..3)),
         orphan_grace: Duration::ZERO,
     }
