@@ -11,6 +11,7 @@ mod mistakes;
 mod printed;
 mod report;
 mod service;
+mod status_area;
 mod summaries;
 mod tail_and_ps;
 mod terminal;

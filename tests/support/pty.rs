@@ -19,7 +19,16 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     pub(crate) fn start(desk: &Desk, columns: u16, arguments: &[&str]) -> Self {
-        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        Self::start_sized(desk, (40, columns), arguments)
+    }
+
+    /// Starts the program at a terminal with so many rows and columns.
+    pub(crate) fn start_sized(
+        desk: &Desk,
+        (rows, columns): (u16, u16),
+        arguments: &[&str],
+    ) -> Self {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_callsheet"));
         command.args(arguments);
@@ -32,7 +41,7 @@ impl Terminal {
         let child = pair.slave.spawn_command(command).expect("started");
         let mut output = pair.master.try_clone_reader().expect("a reader");
         let input = pair.master.take_writer().expect("a writer");
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(40, columns, 500)));
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 500)));
         let written = Arc::new(Mutex::new(Vec::new()));
         let (shown, kept) = (screen.clone(), written.clone());
         std::thread::spawn(move || {
@@ -47,6 +56,13 @@ impl Terminal {
 
     pub(crate) fn text(&self) -> String {
         self.screen.lock().expect("no panic").screen().contents()
+    }
+
+    /// The rows of the screen that hold anything. [`Terminal::text`] joins those that are written to the last column.
+    pub(crate) fn rows(&self) -> Vec<String> {
+        let screen = self.screen.lock().expect("no panic");
+        let (_, columns) = screen.screen().size();
+        screen.screen().rows(0, columns).filter(|row| !row.trim().is_empty()).collect()
     }
 
     /// Everything that was written so far, with the codes in it.
@@ -64,9 +80,13 @@ impl Terminal {
     }
 
     pub(crate) fn resize(&self, columns: u16) {
-        let size = PtySize { rows: 40, cols: columns, pixel_width: 0, pixel_height: 0 };
+        self.resize_to(40, columns);
+    }
+
+    pub(crate) fn resize_to(&self, rows: u16, columns: u16) {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.resize(size).expect("resized");
-        self.screen.lock().expect("no panic").screen_mut().set_size(40, columns);
+        self.screen.lock().expect("no panic").screen_mut().set_size(rows, columns);
     }
 
     pub(crate) fn end(mut self) -> (u32, String) {

@@ -60,7 +60,7 @@ use crate::journal::live::Live;
 use crate::journal::local::LocalArchive;
 use crate::journal::refusal::{Refusal, Why};
 use crate::journal::snapshot::Snapshots;
-use crate::journal::source::{Archive, Cursor, RecordedRun};
+use crate::journal::source::{Archive, Cursor, RecordedRun, drivable};
 use crate::message::Json;
 use crate::model::Client;
 use crate::person::{Asker, Watcher};
@@ -219,7 +219,7 @@ impl Run {
         let reuse = options.reuse.clone();
         let opening = blocking(move || {
             if let Some(from) = &reuse {
-                opening::drivable(&**from)?.refuse_unsafe()?;
+                drivable(&**from)?.refuse_unsafe()?;
                 let (state, read) = from.state(|_| {});
                 read?;
                 created.earlier = state.reusable_results();
@@ -243,7 +243,7 @@ impl Run {
     ) -> Result<Self, StartError> {
         let Opening { recorded, owned, at, tracker, projection, answers, lost, .. } = opening;
         let Opening { id, values, mut drafts, .. } = opening;
-        let here = opening::drivable(&*recorded)?;
+        let here = drivable(&*recorded)?;
         let snapshots = Snapshots::new(here.saved_folds(), at, tracker.clone(), projection);
         // A process that is stopped says so.
         let after_death = tracker.state().phase() == RunPhase::Open;

@@ -3,6 +3,8 @@
 //! Owns the names of the events and the fields that every record has. The `journal` module frames a
 //! record on disk; the fold in `run_state` gives an event its meaning.
 
+mod gateways;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+pub use self::gateways::{GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::context::{
     CompactionBreaker, CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited,
 };
@@ -22,7 +25,6 @@ use crate::plan::{
     TaskCancelled, TaskCompleted, TaskFailed, TaskReady, TaskRetrying, TaskReused, TaskSkipped,
     TaskStarted, TaskState,
 };
-use crate::policy::BreakerState;
 use crate::spec::hooks::{HookFinished, HookStarted};
 use crate::spec::notices::{NoticeDelivered, NoticeFailed, NoticeIntended};
 use crate::spec::sandbox::SandboxProof;
@@ -415,46 +417,6 @@ pub struct TaskEnd {
     /// The failure, if the task failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-}
-
-/// Payload of `gateway.parked`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GatewayParked {
-    /// The provider.
-    pub provider: Name,
-    /// Length of the wait, in milliseconds.
-    pub for_ms: u64,
-    /// The reason that the provider gave.
-    pub reason: String,
-    /// Present if the quota of the account is used up: how its reset is waited for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota: Option<QuotaWait>,
-}
-
-/// How the reset of a quota is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum QuotaWait {
-    /// The process waits, and the run goes on by itself.
-    InProcess,
-    /// The run pauses, and a later process resumes it.
-    Resume,
-}
-
-/// Payload of `gateway.resumed`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GatewayResumed {
-    /// The provider.
-    pub provider: Name,
-}
-
-/// Payload of `gateway.breaker`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct GatewayBreaker {
-    /// The provider.
-    pub provider: Name,
-    /// The new state.
-    pub state: BreakerState,
 }
 
 /// An event that is not recorded yet.

@@ -111,7 +111,7 @@ impl Machine {
         let mut view = View::default();
         if let Program::Model { prompt, .. } = &spawned.program {
             let message = Message::user(prompt.beginning());
-            view.push_task_read(Json::encode(&message), &message);
+            view.push_task(Json::encode(&message), &message);
         }
         Self {
             spawned,

@@ -53,8 +53,7 @@ use crate::turn::{FileChange, Process};
 /// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The longest time limit that a call may ask for in a task that has none: a build of a large project, and less than a
-/// night that is lost.
+/// The longest time limit that a call may ask for in a task that has none: enough for a large build.
 pub const LONGEST_TIME_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// Context of a call: what the call may use.
@@ -83,7 +82,7 @@ pub struct ToolContext {
     pub skills: Arc<[String]>,
     /// Time limit of the call.
     pub timeout: Duration,
-    /// The longest time limit that a call may ask for instead.
+    /// The longest one that a call may ask for instead.
     #[doc(hidden)]
     pub longest: Duration,
     /// Time that a process has to end after the polite signal (SIGTERM).

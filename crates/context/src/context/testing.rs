@@ -460,7 +460,8 @@ pub(crate) fn play(
     for (at, message) in conversation.iter().enumerate() {
         for view in [&mut view, &mut rebuilt] {
             let pushed = match at {
-                0 => view.push_task(message.clone()),
+                0 => Message::read(message.as_str())
+                    .map(|read| view.push_task(message.clone(), &read)),
                 _ => view.push(message.clone()),
             };
             pushed.expect("a message");

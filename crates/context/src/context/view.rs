@@ -152,18 +152,8 @@ impl View {
     }
 
     /// Appends the prompt of the task that the agent was started for. [`View::task`] finds it as
-    /// long as it stands word for word, also after a later request.
-    ///
-    /// # Errors
-    /// Returns an error if `json` is not a message.
-    pub fn push_task(&mut self, json: Json) -> Result<(), serde_json::Error> {
-        let message = Message::read(json.as_str())?;
-        self.push_task_read(json, &message);
-        Ok(())
-    }
-
-    /// Does the same with a prompt that the caller has read: `message` is what `json` says.
-    pub fn push_task_read(&mut self, json: Json, message: &Message) {
+    /// long as it stands word for word, also after a later request. `message` is what `json` says.
+    pub fn push_task(&mut self, json: Json, message: &Message) {
         self.has_task = self.next_message == 0;
         self.push_read(json, message);
     }

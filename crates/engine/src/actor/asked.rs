@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::services::Proposed;
-use super::waits::{Wait, Waited};
 use crate::event::{Event, Record};
 use crate::id::CallKey;
 use crate::turn::question::ApprovalKind;
@@ -52,7 +51,8 @@ impl Asked {
     }
 }
 
-/// The last question about each call of an agent's last reply, as its records hold them.
+/// The last question about each call of an agent's last reply, as its records hold them. Its answer may be recorded
+/// after them: it may have been left while no process drove the run.
 #[derive(Debug, Default)]
 pub(super) struct Recorded(HashMap<CallKey, Asked>);
 
@@ -70,9 +70,9 @@ impl Recorded {
         }
     }
 
-    /// Returns the calls about which a person was asked, as waits of the agent's next actor.
-    pub(super) fn waited(self) -> Waited {
-        self.0.into_iter().map(|(call, asked)| (call, Wait::undecided(asked))).collect()
+    /// Returns the calls about which a person was asked, with the question.
+    pub(super) fn calls(self) -> impl Iterator<Item = (CallKey, Asked)> {
+        self.0.into_iter()
     }
 }
 
@@ -83,20 +83,17 @@ mod tests {
 
     #[test]
     fn the_last_question_about_a_call_is_kept() {
+        use ApprovalKind::{Permission, Question};
         let mut recorded = Recorded::default();
-        for (id, kind) in [
-            ("a", ApprovalKind::Permission),
-            ("a-2", ApprovalKind::Permission),
-            ("b", ApprovalKind::Permission),
-            ("c", ApprovalKind::Question),
-        ] {
+        let asked = [("a", Permission), ("a-2", Permission), ("b", Permission), ("c", Question)];
+        for (id, kind) in asked {
             let rule = Some(format!("rule of {id}"));
             let event = ApprovalAsked { rule, ..ApprovalAsked::new(id, kind, "may it?") }.into();
             let record = Record { seq: 1, epoch: 1, ts_ms: 0, task: None, agent: None, event };
             recorded.note(&record);
         }
-        let waited = recorded.waited();
-        let asked = |key| waited.get(&CallKey::from_text(key)).and_then(|wait| wait.asked.clone());
+        let calls: HashMap<_, _> = recorded.calls().collect();
+        let asked = |key| calls.get(&CallKey::from_text(key)).cloned();
         let of_a = asked("a").expect("a question");
         assert_eq!((of_a.number, of_a.rule.as_deref()), (2, Some("rule of a-2")));
         assert_eq!(of_a.id(&CallKey::from_text("a")), "a-2");

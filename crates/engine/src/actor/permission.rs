@@ -210,11 +210,35 @@ pub(super) async fn asked(
         (question, basis) = look(context, call, rule.clone()).await;
         effect = self::effect(context, &question).await;
         // An answer that an earlier version recorded does not tell what was shown.
-        if shown.is_some_and(|shown| shown == effect.hash()) {
+        let now = effect.hash();
+        if shown.is_some_and(|shown| shown == now)
+            || was_allowed(context, call, &asked, &now).await?
+        {
             return Ok(Decision::Allowed(basis));
         }
         asked.number += 1;
     }
+}
+
+/// Returns true if a question before the last one was answered with yes, and was about this effect: things are again
+/// as they were then.
+async fn was_allowed(
+    context: &StepContext,
+    call: &PendingCall,
+    last: &Asked,
+    effect: &str,
+) -> Result<bool, ToolError> {
+    for number in 1..last.number {
+        // It has its answer: there was a next question. Asking again gives it at once, and records nothing.
+        let id = Asked { number, ..last.clone() }.id(&call.key);
+        let asked = ApprovalAsked::new(id, ApprovalKind::Permission, "");
+        let Answered { answer, effect: shown, .. } =
+            questions::ask(context, asked, None, None).await?;
+        if answer.allowed && shown.as_deref() == Some(effect) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns why the rules deny a call that they only asked about before.

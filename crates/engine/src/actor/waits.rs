@@ -44,6 +44,11 @@ impl Wait {
 /// The waits of the calls of one agent, by the key of the call.
 pub(super) type Waited = HashMap<CallKey, Wait>;
 
+/// Makes the waits of calls about which a person was asked.
+pub(super) fn of_asked(calls: impl IntoIterator<Item = (CallKey, Asked)>) -> Waited {
+    calls.into_iter().map(|(call, asked)| (call, Wait::undecided(asked))).collect()
+}
+
 /// The waits of an agent that has an actor.
 #[derive(Debug, Default)]
 pub struct Waits {

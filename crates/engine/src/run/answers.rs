@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::opening::drivable;
 use crate::disk;
 use crate::journal::JournalError;
-use crate::journal::source::RunSource;
+use crate::journal::source::{RunSource, drivable};
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::trust::proof::Key;

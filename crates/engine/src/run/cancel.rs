@@ -12,7 +12,7 @@ use crate::actor::step::forget_results;
 use crate::actor::supervisor::UnfinishedAgents;
 use crate::event::{Draft, Event, PauseCause, Record, RunPaused, RunStatus};
 use crate::id::Name;
-use crate::journal::source::RecordedRun;
+use crate::journal::source::{RecordedRun, drivable};
 use crate::journal::track::Tracker;
 use crate::journal::{JournalHandle, Observer, stamp};
 use crate::plan::TaskCancelled;
@@ -62,7 +62,7 @@ async fn record(
 ) -> Result<(), StartError> {
     let (state, unfinished) = (tracker.state(), tracker.unfinished(run));
     let idle = agents(state, unfinished, target, reason);
-    let store = Arc::new(opening::drivable(&**run)?.store());
+    let store = Arc::new(drivable(&**run)?.store());
     // Who cancels does not want to wait for what the cancelled work comes to.
     let orphan_grace = Duration::ZERO;
     let traces =

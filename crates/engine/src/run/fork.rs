@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::opening::{StoppedRun, drivable};
+use super::opening::StoppedRun;
 use super::{Options, StartError, plan_of, planned, values};
 use crate::config::{self, Diagnostics, Sources};
 use crate::event::{Draft, Event, Forked, RunCreated, SharedRecord};
 use crate::journal::JournalError;
 use crate::journal::cut::{Cut, CutError};
 use crate::journal::line::Position;
-use crate::journal::source::{RecordedRun, RunSource};
+use crate::journal::source::{RecordedRun, RunSource, drivable};
 use crate::run_state::RunState;
 use crate::turn::ToolStarted;
 use crate::turn_machine::Machine;

@@ -14,7 +14,7 @@ use crate::journal::driving::{Drivable, OwnedRun};
 use crate::journal::line::Position;
 use crate::journal::projection::{Files, Projection};
 use crate::journal::snapshot::{self, Snapshot};
-use crate::journal::source::{self, RecordedRun, RunSource};
+use crate::journal::source::{self, RecordedRun, drivable};
 use crate::journal::track::Tracker;
 use crate::journal::{JournalError, JournalHandle};
 pub(super) use crate::run_machine::reopening::Reopening;
@@ -280,15 +280,6 @@ fn look_before(run: &RecordedRun, snapshot: Position) {
     };
     // Without a thread nobody looks, and nothing else suffers.
     let _ = std::thread::Builder::new().name("journal-check".to_owned()).spawn(look);
-}
-
-/// Returns what drives a run from here.
-///
-/// # Errors
-/// Returns an error for a run that cannot be driven from here.
-pub(super) fn drivable(run: &dyn RunSource) -> Result<&dyn Drivable, JournalError> {
-    let elsewhere = || JournalError::Io("the run is kept on another machine".to_owned());
-    run.drivable().ok_or_else(elsewhere)
 }
 
 /// What the actors of a run start with.

@@ -147,6 +147,15 @@ pub trait RunSource: StoredResults + fmt::Debug + Send + Sync {
     fn drivable(&self) -> Option<&dyn Drivable>;
 }
 
+/// Returns what drives a run from here.
+///
+/// # Errors
+/// Returns an error for a run that cannot be driven from here.
+pub fn drivable(run: &dyn RunSource) -> Result<&dyn Drivable, JournalError> {
+    let elsewhere = || JournalError::Io("the run is kept on another machine".to_owned());
+    run.drivable().ok_or_else(elsewhere)
+}
+
 /// A run that is read. Cloning it is cheap.
 pub type RecordedRun = Arc<dyn RunSource>;
 

@@ -104,11 +104,10 @@ impl Notices {
         }
         match &record.event {
             Event::NoticeIntended(intended) => {
-                if self.ids.insert(intended.id.clone()) {
-                    let (intended, error) = (intended.clone(), String::new());
-                    let notice = Notice { intended, attempts: 0, failed_ms: 0, error };
-                    self.open.insert(record.seq, notice);
-                }
+                let (id, intended) = (intended.id.clone(), intended.clone());
+                let notice = Notice { intended, attempts: 0, failed_ms: 0, error: String::new() };
+                let is_new = self.ids.insert(id);
+                self.open.extend(is_new.then_some((record.seq, notice)));
             }
             Event::NoticeDelivered(delivered) => {
                 self.delivered += u64::from(self.settle(&delivered.id).is_some());

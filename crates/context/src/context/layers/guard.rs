@@ -302,7 +302,8 @@ mod tests {
 
     fn view(turns: usize, chars: usize) -> View {
         let mut view = View::default();
-        view.push_task(Json::encode(&Message::user("the goal"))).expect("a message");
+        let goal = Message::user("the goal");
+        view.push_task(Json::encode(&goal), &goal);
         (0..turns).for_each(|turn| push(&mut view, turn, chars));
         view
     }

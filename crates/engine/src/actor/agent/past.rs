@@ -11,7 +11,7 @@ use crate::actor::asked::Recorded;
 use crate::actor::lost_calls::{Begun, Lost};
 use crate::actor::services::Services;
 use crate::actor::step::Past;
-use crate::actor::waits::Waited;
+use crate::actor::waits::{self, Waited};
 use crate::context::layers::pipeline;
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
@@ -96,7 +96,7 @@ impl Folded {
         // A summary that the records announce was written beside the last actor and ended with it.
         machine.forget_lost_summary();
         let lost = begun.lost(&machine);
-        let (waited, looked_over, ending) = (asked.waited(), false, None);
+        let (waited, looked_over, ending) = (waits::of_asked(asked.calls()), false, None);
         Ok(Self { machine, talk, past, requested_ms, lost, waited, looked_over, ending })
     }
 }

@@ -165,16 +165,16 @@ impl Story {
 fn a_run_that_has_begun() {
     let mut story = Story::new(3);
     assert_snapshot!(story.shown(0, 80, 24), @r"
-    tasks 0/3 done, 3 waiting · 00:01
+    [--------------------] tasks 0/3 done, 3 waiting · 00:01
     0 turns · 0 in, 0 out
     ");
     let (task, agent) = story.starts(0);
     story.turn(&task, &agent, 1);
     story.calls(&task, &agent, 1, "bash");
     assert_snapshot!(story.shown(500, 80, 24), @r"
-    tasks 0/3 done, 1 running, 2 waiting · 00:07
+    [--------------------] tasks 0/3 done, 1 running, 2 waiting · 00:07
     1 turn · 20.0k in, 400 out · $0.06
-    at work: part-0 t1 bash
+      part-0 t1 bash 0 s · 20.4k · $0.06
     ");
 }
 
@@ -213,16 +213,53 @@ fn thirty_agents_with_trouble() {
     43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
     waits for you: part-4
     retrying: provider main in 10 s, part-0 in 13 min (overloaded, attempt 7)
-    slow: part-1 (bash for 115 s)
-    at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, …
+    ! part-1          t3 bash 115 s · 61.2k · $0.18
+      part-0          t3 retrying in 13 min (overloaded, attempt 7) 2 min · 61.2k ·…
+      part-2/reader-1 t1 103 s · 20.4k · $0.06
+      part-2/reader-2 t1 100 s · 20.4k · $0.06
+      part-2/reader-3 t1 97 s · 20.4k · $0.06
+      part-2/reader-4 t1 94 s · 20.4k · $0.06
+      part-2/reader-5 t1 91 s · 20.4k · $0.06
+      part-2/reader-6 t1 88 s · 20.4k · $0.06
+      part-2/reader-7 t1 85 s · 20.4k · $0.06
+      part-2/reader-8 t1 82 s · 20.4k · $0.06
+      part-2/reader-9 t1 79 s · 20.4k · $0.06
+      19 more at work: part-2 16, part-3 1, part-4 1, part-5 1
     ");
     assert_snapshot!(story.shown(2_000, 130, 50), @r"
-    tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
+    [--------------------] tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
     43 turns · 860.0k in, 17.2k out · $2.58, $1.14/min
     waits for you: part-4
     retrying: provider main in 10 s, part-0 in 13 min (overloaded, attempt 7)
-    slow: part-1 (bash for 115 s)
-    at work: part-0 t3 retrying in 13 min (overloaded, attempt 7), part-1 t3 bash, part-2/reader-1 t1, part-2/reader-2 t1, part-2/rea…
+    ! part-1           t3 bash 115 s · 61.2k · $0.18
+      part-0           t3 retrying in 13 min (overloaded, attempt 7) 2 min · 61.2k · $0.18
+      part-2/reader-1  t1 103 s · 20.4k · $0.06
+      part-2/reader-2  t1 100 s · 20.4k · $0.06
+      part-2/reader-3  t1 97 s · 20.4k · $0.06
+      part-2/reader-4  t1 94 s · 20.4k · $0.06
+      part-2/reader-5  t1 91 s · 20.4k · $0.06
+      part-2/reader-6  t1 88 s · 20.4k · $0.06
+      part-2/reader-7  t1 85 s · 20.4k · $0.06
+      part-2/reader-8  t1 82 s · 20.4k · $0.06
+      part-2/reader-9  t1 79 s · 20.4k · $0.06
+      part-2/reader-10 t1 76 s · 20.4k · $0.06
+      part-2/reader-11 t1 73 s · 20.4k · $0.06
+      part-2/reader-12 t1 70 s · 20.4k · $0.06
+      part-2/reader-13 t1 67 s · 20.4k · $0.06
+      part-2/reader-14 t1 64 s · 20.4k · $0.06
+      part-2/reader-15 t1 61 s · 20.4k · $0.06
+      part-2/reader-16 t1 58 s · 20.4k · $0.06
+      part-2/reader-17 t1 55 s · 20.4k · $0.06
+      part-2/reader-18 t1 52 s · 20.4k · $0.06
+      part-2/reader-19 t1 49 s · 20.4k · $0.06
+      part-2/reader-20 t1 46 s · 20.4k · $0.06
+      part-2/reader-21 t1 43 s · 20.4k · $0.06
+      part-2/reader-22 t1 40 s · 20.4k · $0.06
+      part-2/reader-23 t1 37 s · 20.4k · $0.06
+      part-2/reader-24 t1 34 s · 20.4k · $0.06
+      part-2/reader-25 t1 31 s · 20.4k · $0.06
+      part-3           t3 21 s · 61.2k · $0.18
+      2 more at work: part-4 1, part-5 1
     ");
 }
 
@@ -240,8 +277,30 @@ fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
     let line = PrintedLine { text: "Compiling x v1.0".to_owned(), is_error: true };
     let printed = Printed { missed: 0, lines: [line].into() };
     story.status.note_printed(&child, &printed);
-    assert_snapshot!(story.shown(0, 40, 8), @"");
-    assert_snapshot!(story.shown(0, 80, 24), @"");
+    assert_snapshot!(story.shown(0, 40, 8), @r"
+    tasks 0/1 done, 1 running · 300 childre…
+    300 turns · 6.0M in, 120.0k out · $18.0…
+      part-0 15 min · 6.1M · $18.00
+      300 more at work: part-0 300
+    ");
+    assert_snapshot!(story.shown(0, 80, 24), @r"
+    [--------------------] tasks 0/1 done, 1 running · 300 children · 15:05
+    300 turns · 6.0M in, 120.0k out · $18.00, $1.19/min
+      part-0           15 min · 6.1M · $18.00
+      part-0/reader-1  t1 14 min · 20.4k · $0.06
+      part-0/reader-2  t1 bash 0 s · 20.4k · $0.06 | Compiling x v1.0
+      part-0/reader-3  t1 14 min · 20.4k · $0.06
+      part-0/reader-4  t1 14 min · 20.4k · $0.06
+      part-0/reader-5  t1 14 min · 20.4k · $0.06
+      part-0/reader-6  t1 14 min · 20.4k · $0.06
+      part-0/reader-7  t1 14 min · 20.4k · $0.06
+      part-0/reader-8  t1 14 min · 20.4k · $0.06
+      part-0/reader-9  t1 14 min · 20.4k · $0.06
+      part-0/reader-10 t1 14 min · 20.4k · $0.06
+      part-0/reader-11 t1 14 min · 20.4k · $0.06
+      part-0/reader-12 t1 14 min · 20.4k · $0.06
+      288 more at work: part-0 288
+    ");
     let large = story.shown(0, 130, 50);
     assert_eq!(large.lines().count(), space(50), "{large}");
 }

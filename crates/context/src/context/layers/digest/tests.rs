@@ -277,7 +277,11 @@ fn every_request_is_told_in_order_and_once() {
     let messages = talk(40, 3);
     let (mut view, mut first) = (View::default(), true);
     for message in messages {
-        let pushed = if first { view.push_task(message) } else { view.push(message) };
+        let read = Message::read(message.as_str());
+        let pushed = match first {
+            true => read.map(|read| view.push_task(message, &read)),
+            false => view.push(message),
+        };
         pushed.expect("a message");
         first = false;
         if view.slots().next_back().is_some_and(|slot| slot.entry.role == Role::User) {

@@ -1,0 +1,86 @@
+//! The status area of a run on terminals of several sizes: a line for each agent that has space, and nothing of it left
+//! behind.
+
+use crate::support::desk::{Desk, wait};
+use crate::support::pty::Terminal;
+
+/// A run of so many agents whose models do not answer before it is cancelled, and of a command that prints a line and waits.
+fn crowd(agents: usize) -> Desk {
+    let tasks: String = (1..=agents)
+        .map(|number| format!("[tasks.look-{number}]\nagent = 'a'\nprompt = 'go'\n"))
+        .collect();
+    Desk::offline(
+        &format!(
+            "[limits]\nmax_concurrency = 400\n[agents.a]\n{tasks}\
+             [tasks.builds]\nrun = 'echo compiling one; until test -e go; do sleep 0.05; done'\n"
+        ),
+        "[[rules]]\nsay = 'seen'\ndelay_ms = 600000\n",
+    )
+}
+
+/// The lines of the area: below the last line of the log.
+fn area(terminal: &Terminal) -> Vec<String> {
+    let rows = terminal.rows();
+    let at = rows.iter().position(|line| line.contains("tasks ") && line.contains(" done,"));
+    rows.into_iter().skip(at.unwrap_or(usize::MAX)).collect()
+}
+
+#[test]
+fn agents_have_lines_as_far_as_there_is_space() {
+    for (agents, (rows, columns), most) in
+        [(30, (24, 80), 16), (30, (50, 130), 33), (300, (8, 40), 4), (300, (50, 130), 33)]
+    {
+        let desk = crowd(agents);
+        let terminal = Terminal::start_sized(&desk, (rows, columns), &["run"]);
+        let all = format!("{} running", agents + 1);
+        terminal.until(&all);
+        let lines = area(&terminal);
+        assert!(lines.len() <= most, "{} of {most}: {lines:#?}", lines.len());
+        // Once, however often it was drawn.
+        let first = terminal.written().len();
+        wait("some later drawings", || (terminal.written().len() > first + 4_000).then_some(()));
+        let shown = terminal.text();
+        assert_eq!(shown.matches("tasks 0/").count(), 1, "{shown}");
+        let lines = area(&terminal);
+        let named = lines.iter().filter(|line| line.contains("look-") || line.contains("builds"));
+        let named = named.count();
+        let folded = lines.iter().any(|line| line.contains("more at work:"));
+        assert!(named >= 1 && (folded || named > agents), "{shown}");
+        if columns >= 80 && agents + 1 <= most - 2 {
+            assert!(shown.contains("| compiling one"), "{shown}");
+        }
+        desk.good(&["cancel"]);
+        wait("the end", || terminal.text().contains("its events:").then_some(()));
+        let shown = terminal.text();
+        assert!(!shown.contains("tasks 0/") && !shown.contains("at work:"), "{shown}");
+    }
+}
+
+#[test]
+fn a_smaller_window_and_a_question_leave_nothing_behind() {
+    let desk = Desk::offline(
+        "[agents.a]\ntools = ['bash']\n[tasks.asks]\nagent = 'a'\nprompt = 'go'\n\
+         [tasks.waits]\nrun = 'echo compiling; until test -e go; do sleep 0.05; done'\n\
+         [tasks.two]\nrun = 'until test -e go; do sleep 0.05; done'\n",
+        "[[rules]]\nturn = 1\ndelay_ms = 2500\ncalls = [{ tool = 'bash', input = { command = 'true' } }]\n\
+         [[rules]]\nsay = 'done'\n",
+    );
+    let rules = desk.read("agents.toml").replace("default = \"allow\"", "default = \"ask\"");
+    desk.write("agents.toml", &rules);
+    let mut terminal = Terminal::start_sized(&desk, (24, 100), &["run"]);
+    terminal.until("| compiling");
+    terminal.resize_to(12, 60);
+    terminal.until("00:02");
+    let shown = terminal.text();
+    assert_eq!(shown.matches("tasks 0/3").count(), 1, "{shown}");
+    let shown = terminal.until("allow? [");
+    assert!(!shown.contains("tasks 0/3"), "it is hidden while a question is open: {shown}");
+    terminal.types("y\n");
+    terminal.until("tasks 1/3");
+    let shown = terminal.text();
+    assert_eq!(shown.matches("tasks 1/3").count(), 1, "{shown}");
+    desk.write("go", "");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!shown.contains("tasks 1/3"), "{shown}");
+}
