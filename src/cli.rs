@@ -13,6 +13,7 @@ mod context;
 mod cost;
 mod deltas;
 mod detach;
+mod doctor;
 mod drive;
 mod evidence;
 mod explain;
@@ -22,6 +23,7 @@ mod here;
 mod init;
 mod live_view;
 mod locate;
+mod man;
 mod mistakes;
 mod paint;
 mod pending;
@@ -45,6 +47,7 @@ mod tail;
 mod threads;
 mod times;
 mod trust;
+mod version;
 
 use std::ffi::OsString;
 
@@ -117,14 +120,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Init(verb) => init::run(&verb),
         Verb::Explain(verb) => explain::run(&verb),
         Verb::Schema(verb) => schema::run(&verb),
-        Verb::Man => {
-            let mut page = Vec::new();
-            match clap_mangen::Man::new(Arguments::command()).render(&mut page) {
-                Ok(()) => say(&String::from_utf8_lossy(&page)),
-                Err(_) => Exit::Disk,
-            }
-        }
-        Verb::Version => say(&format!("callsheet {}\n", env!("CARGO_PKG_VERSION"))),
+        Verb::Doctor(verb) => doctor::run(&project, &verb),
+        Verb::Man(verb) => man::run(&verb),
+        Verb::Version(verb) => version::run(&verb),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::run_state::failure_kinds;
 pub enum Exit {
     /// The run, or the command, succeeded.
     Done = 0,
-    /// A task failed, or the named run, task or agent does not exist.
+    /// A task failed, the named run, task or agent does not exist, or something hinders runs on this machine.
     Failed = 1,
     /// The usage or the configuration was wrong.
     Usage = 2,

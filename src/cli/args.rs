@@ -2,6 +2,7 @@
 
 mod check;
 mod context;
+mod machine;
 mod questions;
 mod report;
 mod service;
@@ -17,6 +18,7 @@ pub(super) use check::Check;
 pub(super) use context::{
     Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
 };
+pub(super) use machine::{Doctor, Manual, Version};
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 pub(super) use service::{Service, ServiceVerb};
@@ -96,15 +98,17 @@ pub(super) enum Verb {
     Explain(ExplainCode),
     /// Print the JSON Schema of agents.toml or of the events
     Schema(Schema),
-    /// Print the manual page
-    Man,
+    /// Say what this machine gives to runs, and what hinders them
+    Doctor(Doctor),
+    /// Print the manual page of the program or of a verb
+    Man(Manual),
     /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the version
-    Version,
+    Version(Version),
 }
 
 /// The configuration file, which also tells where the runs are. `tail` has its own, because its

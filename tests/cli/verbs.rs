@@ -379,6 +379,7 @@ fn the_shell_is_offered_what_is_there() {
     assert_eq!(offered(&desk, &["resume", &id[..5]]), [id.as_str()]);
     assert_eq!(offered(&desk, &["run", "b"]), ["bad"]);
     assert_eq!(offered(&desk, &["run", "--profile", ""]), ["ci"]);
+    assert_eq!(offered(&desk, &["man", "do"]), ["doctor"]);
     assert_eq!(offered(&desk, &["show", "/g"]), ["/good"]);
     assert_eq!(offered(&desk, &["show", "@"]), ["@bad", "@good"]);
     let part = format!("{short}/@b");
@@ -470,7 +471,8 @@ fn the_help_names_every_verb() {
       init         Write a commented agents.toml that runs at once, offline
       explain      Explain a diagnostic, a kind of failure or an exit code, at length
       schema       Print the JSON Schema of agents.toml or of the events
-      man          Print the manual page
+      doctor       Say what this machine gives to runs, and what hinders them
+      man          Print the manual page of the program or of a verb
       completions  Print the completion script for a shell
       version      Print the version
       help         Print this message or the help of the given subcommand(s)

@@ -43,12 +43,13 @@ impl Verb {
             | Self::Trust(_)
             | Self::Graph(_)
             | Self::Service(_)
+            | Self::Doctor(_)
             | Self::Init(_)
             | Self::Explain(_)
             | Self::Schema(_)
-            | Self::Man
+            | Self::Man(_)
             | Self::Completions { .. }
-            | Self::Version => OnRuns::Nothing,
+            | Self::Version(_) => OnRuns::Nothing,
         }
     }
 
@@ -76,12 +77,13 @@ impl Verb {
             Self::Compact(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
             Self::Service(verb) => verb.file(),
+            Self::Doctor(verb) => verb.file.file.clone(),
             Self::Init(_)
             | Self::Explain(_)
             | Self::Schema(_)
-            | Self::Man
+            | Self::Man(_)
             | Self::Completions { .. }
-            | Self::Version => PathBuf::new(),
+            | Self::Version(_) => PathBuf::new(),
         }
     }
 }

@@ -39,6 +39,7 @@ pub(super) use self::models::{
     CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
 };
 pub(super) use self::notify::RunNotices;
+pub use self::services::known_key_variables;
 pub(super) use self::services::{BOTH, known};
 pub(super) use self::tools::{RunHooks, Tool};
 pub(super) use self::work::{Agent, Check, OwnSandbox, Permissions, Retry, Task};
@@ -58,7 +59,7 @@ const MOST_PROCESSES: i64 = 1 << 22;
 const MOST_FILES: i64 = 1 << 20;
 
 /// The version of the file format that the program reads.
-pub(super) const VERSION: i64 = 1;
+pub const VERSION: i64 = 1;
 
 /// All keys of a file.
 pub(super) type File = (Header, Settings);

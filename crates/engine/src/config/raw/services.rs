@@ -2,6 +2,8 @@
 //!
 //! A table of plain data. A provider that names one with `service` gets what its own keys leave open.
 
+use super::super::shape::Kind;
+use super::super::shape::kinds::words_of;
 use super::models::{ServiceName, Wire};
 use crate::message::media::Media;
 use crate::model::openai::{KeyHeader, MaxTokensField, OpenAiProfile};
@@ -98,6 +100,14 @@ pub(in crate::config) const fn known(name: ServiceName) -> Service {
     }
 }
 
+/// Returns the variables that hold the keys of known services, by the services' own documentation.
+#[must_use]
+pub fn known_key_variables() -> Vec<&'static str> {
+    let Kind::Words(names, _) = words_of::<ServiceName>(&[]) else { return Vec::new() };
+    let services = names().iter().filter_map(|name| serde_json::from_value((*name).into()).ok());
+    services.filter_map(|name| known(name).key).collect()
+}
+
 /// Returns a service with one address for everybody.
 const fn public(base_url: &'static str, key: Option<&'static str>) -> Service {
     let (wire, profile) = (Wire::OpenAi, COMPATIBLE);
@@ -146,5 +156,12 @@ mod tests {
             assert!(!service.example.ends_with('/'), "{name}");
             assert_eq!(service.key.is_none(), is_here || service.base_url.is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_variable_of_each_service_is_known_once() {
+        let found = known_key_variables();
+        assert_eq!(found[..2], ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"]);
+        assert_eq!(found.len(), 7, "{found:?}");
     }
 }
