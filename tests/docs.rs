@@ -3,5 +3,6 @@
 mod architecture;
 mod example_graphs;
 mod examples;
+mod readme;
 mod survey;
 mod survey_script;

@@ -183,10 +183,10 @@ fn without_ids(text: &str) -> String {
 }
 
 #[test]
-fn the_failure_in_the_readme_is_real() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
-    let readme = readme.expect("the README");
-    let section = readme.split("## When something fails").nth(1).expect("the section");
+fn the_failure_in_the_page_about_failures_is_real() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/failures.md"));
+    let page = page.expect("the page");
+    let section = page.split("## When something fails").nth(1).expect("the section");
     let block = |kind: &str| {
         let block = section.split(&format!("```{kind}\n")).nth(1).expect("a block");
         block.split("```").next().expect("its end").to_owned()

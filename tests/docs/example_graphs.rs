@@ -38,7 +38,12 @@ impl Example {
     /// Types the commands of the README, and compares what they print with what it shows.
     fn follow_the_readme(&mut self) {
         let readme = self.desk.read("README.md");
-        for line in blocks(&readme, "console").lines() {
+        self.follow(&readme);
+    }
+
+    /// Does the same with the commands of another page.
+    fn follow(&mut self, page: &str) {
+        for line in blocks(page, "console").lines() {
             let line = line.strip_prefix("$ ").expect("a command");
             // The copy has been made.
             if line.starts_with("cp -r ") || line.starts_with("cd ") {
@@ -57,7 +62,7 @@ impl Example {
             }
         }
         let said = settled(&self.said);
-        for line in blocks(&readme, "text").lines() {
+        for line in blocks(page, "text").lines() {
             assert!(said.contains(&settled(line)), "{line}\n{}", self.said);
         }
     }
@@ -325,4 +330,12 @@ fn a_night_before_a_release_does_not_begin() {
     assert_eq!(run.code, 1, "{}{}", run.out, run.err);
     assert!(run.out.contains("on_start") || run.err.contains("on_start"), "{}{}", run.out, run.err);
     assert_eq!(example.desk.read("var/nights.log").lines().count(), 2, "alarm and finish ran");
+}
+
+#[test]
+fn the_demo_of_the_front_page_is_real() {
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
+    let mut example = Example::copied("review");
+    example.follow(&readme.expect("the page"));
+    assert!(example.desk.path().join("fixes/lib-config-9.patch").exists());
 }
