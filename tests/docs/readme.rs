@@ -1,5 +1,6 @@
 //! The README: short, and every test, page and file that it names is there. `example_graphs` types its commands.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -92,4 +93,17 @@ fn what_it_says_of_rust_is_what_the_manifest_says() {
     for name in ["README.md", "docs/install.md"] {
         assert!(page(name).contains(&format!("Rust {rust} or newer")), "{name}");
     }
+}
+
+#[test]
+fn a_package_has_the_pages_that_are_compiled_in() {
+    let manifest: toml::Table = page("Cargo.toml").parse().expect("TOML");
+    let included = manifest["package"]["include"].as_array().expect("a list");
+    let included = included.iter().filter_map(|path| path.as_str()?.strip_prefix("/docs/"));
+    let compiled = regex::Regex::new(r#"include_str!\("(?:\.\./)+docs/([^"]+)"\)"#);
+    let compiled = compiled.expect("an expression");
+    let sources = page("src/lib.rs") + &page("src/cli/explain.rs");
+    let compiled: BTreeSet<&str> =
+        compiled.captures_iter(&sources).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+    assert_eq!(included.collect::<BTreeSet<_>>(), compiled);
 }
