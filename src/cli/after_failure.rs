@@ -1,11 +1,12 @@
 //! The commands that follow a run in which something failed: to see why, to try again, to begin
 //! again from before the failure.
 
-use super::locate::Project;
+use super::locate::{Project, word};
 use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
 use crate::run::fork_points;
 use crate::run_state::{RunState, TaskStatus};
+use crate::show::names::Names;
 
 /// The size in bytes up to which a journal is read for the place of the last good event: it takes
 /// less than half a second. For a larger one, `fork RUN` lists the places.
@@ -33,9 +34,11 @@ pub(super) fn steps(
     let conversed = agent.filter(|id| {
         state.agents().get(*id).is_some_and(|agent| agent.definition.is_some() && agent.turn > 0)
     });
+    let names = Names::of(state);
+    let part = |what: &str, name: &str| word(&format!("{id}/{what}{}", names.shown(name)));
     let why = match conversed {
-        Some(agent) => format!("callsheet show{flags} {id}/@{agent} --transcript"),
-        None => format!("callsheet show{flags} {id}/{name}"),
+        Some(agent) => format!("callsheet show{flags} {} --transcript", part("@", agent.as_str())),
+        None => format!("callsheet show{flags} {}", part("", name.as_str())),
     };
     let is_read_at_once = run.size() <= READ_AT_ONCE;
     let seq = is_read_at_once.then(|| fork_points::before_failure(&**run, name).ok().flatten());

@@ -28,8 +28,7 @@ pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
 /// Formats a line for each row: tokens and money of its own calls, then with its children's calls
 /// included. Requests whose end nobody knows have a column of their own, if there are any.
 fn table(rows: &[CostRow], state: &RunState) -> String {
-    let name = |row: &CostRow| printable::line(&row.name).into_owned();
-    let widest = rows.iter().map(|row| name(row).len()).max().unwrap_or(0).max(5);
+    let widest = rows.iter().map(|row| row.shown.chars().count()).max().unwrap_or(0).max(5);
     let total = state.spending();
     let unsettled = report::unsettled(&total);
     let line = |name: &str, cells: [String; 9]| {
@@ -68,7 +67,7 @@ fn table(rows: &[CostRow], state: &RunState) -> String {
     };
     let mut text = line("NAME", head.map(str::to_owned));
     for row in rows {
-        text.push_str(&line(&name(row), cells(&row.own, &row.inclusive)));
+        text.push_str(&line(&row.shown, cells(&row.own, &row.inclusive)));
     }
     text.push_str(&line("total", cells(&total, &total)));
     text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));

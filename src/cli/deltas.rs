@@ -9,9 +9,9 @@ use super::rows::folded;
 use super::screen::Screen;
 use super::stream::Stream;
 use crate::id::AgentId;
-use crate::printable;
 use crate::run::delta_feed::DeltaLine;
 use crate::show::log_line::cut;
+use crate::show::names::Names;
 
 /// The most characters of a line: models write paragraphs as one line.
 const WIDEST: usize = 400;
@@ -41,13 +41,13 @@ impl Deltas {
     }
 
     /// Prints a line; `mark` says who wrote it.
-    fn print(&self, agent: &AgentId, mark: char, line: &str) {
+    fn print(&self, agent: &AgentId, names: &Names, mark: char, line: &str) {
         let line = line.trim_end();
         if line.is_empty() {
             return;
         }
-        let name = &*printable::line(agent.as_str());
-        let padding = " ".repeat(NAME.saturating_sub(name.len()));
+        let name = &*names.shown(agent.as_str());
+        let padding = " ".repeat(NAME.saturating_sub(name.chars().count()));
         let text = format!("{}{padding} {mark} {}", self.paint.name(name), cut(line, WIDEST));
         // An output that is closed is no error: the run goes on.
         let _ = match &self.screen {
@@ -57,22 +57,27 @@ impl Deltas {
     }
 
     /// Prints the lines that a part of a reply makes whole, if its agent is one that `wants` selects.
-    pub(super) fn take(&mut self, part: &DeltaLine, wants: impl Fn(&AgentId) -> bool) {
+    pub(super) fn take(
+        &mut self,
+        part: &DeltaLine,
+        names: &Names,
+        wants: impl Fn(&AgentId) -> bool,
+    ) {
         match part {
-            DeltaLine::Text { agent, text } if wants(agent) => self.write(agent, text),
+            DeltaLine::Text { agent, text } if wants(agent) => self.write(agent, names, text),
             // The text before a call is whole.
-            DeltaLine::Tool { agent, .. } if wants(agent) => self.write(agent, "\n"),
+            DeltaLine::Tool { agent, .. } if wants(agent) => self.write(agent, names, "\n"),
             DeltaLine::Ended { agent } if wants(agent) => {
                 let last = self.open.remove(agent).unwrap_or_default();
-                self.print(agent, MODEL, &last);
+                self.print(agent, names, MODEL, &last);
             }
             DeltaLine::Printed { agent, printed } if wants(agent) => {
                 if printed.missed > 0 {
                     let missed = format!("[{} lines came too fast]", printed.missed);
-                    self.print(agent, COMMAND, &missed);
+                    self.print(agent, names, COMMAND, &missed);
                 }
                 for line in &printed.lines {
-                    self.print(agent, COMMAND, &line.text);
+                    self.print(agent, names, COMMAND, &line.text);
                 }
             }
             DeltaLine::Missed { count } => {
@@ -90,7 +95,7 @@ impl Deltas {
         complain(&format!("note: no text of models and no output of running commands: {reason}"));
     }
 
-    fn write(&mut self, agent: &AgentId, text: &str) {
+    fn write(&mut self, agent: &AgentId, names: &Names, text: &str) {
         let mut lines = Vec::new();
         let line = self.open.entry(agent.clone()).or_default();
         line.push_str(text);
@@ -101,7 +106,7 @@ impl Deltas {
         if line.chars().count() > WIDEST {
             lines.push(std::mem::take(line));
         }
-        lines.iter().for_each(|line| self.print(agent, MODEL, line));
+        lines.iter().for_each(|line| self.print(agent, names, MODEL, line));
     }
 }
 
@@ -112,7 +117,7 @@ mod tests {
     #[test]
     fn only_whole_lines_are_printed() {
         let mut deltas = Deltas::new(Some(Screen::new()), Paint::new(false));
-        let agent = AgentId::from_text("a");
+        let (agent, names) = (AgentId::from_text("a"), Names::default());
         let text = |text: &str| DeltaLine::Text { agent: agent.clone(), text: text.to_owned() };
         let tool = DeltaLine::Tool { agent: agent.clone(), tool: "bash".to_owned() };
         let open = |deltas: &Deltas| deltas.open.get(&agent).cloned().unwrap_or_default();
@@ -122,15 +127,15 @@ mod tests {
             (text("world.\nSo"), "So"),
             (tool, ""),
         ] {
-            deltas.take(&part, |_| true);
+            deltas.take(&part, &names, |_| true);
             assert_eq!(open(&deltas), left);
         }
-        deltas.take(&text("half"), |_| true);
-        deltas.take(&text("nobody wants it"), |_| false);
+        deltas.take(&text("half"), &names, |_| true);
+        deltas.take(&text("nobody wants it"), &names, |_| false);
         assert_eq!(open(&deltas), "half");
-        deltas.take(&DeltaLine::Ended { agent: agent.clone() }, |_| true);
+        deltas.take(&DeltaLine::Ended { agent: agent.clone() }, &names, |_| true);
         assert_eq!(open(&deltas), "", "the next reply begins anew");
-        deltas.take(&text(&"x".repeat(WIDEST + 1)), |_| true);
+        deltas.take(&text(&"x".repeat(WIDEST + 1)), &names, |_| true);
         assert_eq!(open(&deltas), "", "a paragraph is not kept for ever");
     }
 }

@@ -31,6 +31,7 @@ use crate::printable;
 use crate::report::{self, evidence::Evidence};
 use crate::run::{GivenUp, Options, Run, StartError};
 use crate::run_state::RunState;
+use crate::show::names::Names;
 use crate::show::status::Status;
 
 /// Settings for the output of a run.
@@ -189,8 +190,9 @@ async fn drive_once(
     }
     let detail = if shown.verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::of(Stream::Err);
-    let printer =
+    let mut printer =
         Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
+    printer.names = before.as_ref().map(Names::of).unwrap_or_default();
     let deltas = shown.deltas();
     let parts = match (&deltas, screen.width()) {
         (Some(_), _) => Parts::All,

@@ -96,6 +96,7 @@ impl LiveView {
             if let Some(status) = &mut self.status {
                 status.apply(&record);
             }
+            self.printer.learn(&record);
             if self.printer.shows(&record) {
                 last.push_back(record);
             }
@@ -147,12 +148,13 @@ impl LiveView {
             status.note_printed(agent, printed);
         }
         if let Some(deltas) = &mut self.deltas {
-            deltas.take(part, |_| true);
+            deltas.take(part, &self.printer.names, |_| true);
         }
     }
 
     /// Shows one event. Returns false if it was the last one, or if nothing more can be printed.
     fn take(&mut self, record: SharedRecord) -> bool {
+        self.printer.learn(&record);
         if let Some(status) = &mut self.status {
             status.apply(&record);
         }

@@ -16,6 +16,7 @@ use crate::journal::source::{Archive, RecordedRun};
 use crate::journal::{JournalError, results};
 use crate::report::next_request::{NextRequest, next_request};
 use crate::run_state::{AgentStatus, RunState};
+use crate::show::names::Names;
 
 /// Returns the name of the configuration file where none is given.
 pub(super) fn default_file() -> PathBuf {
@@ -216,31 +217,33 @@ impl Project {
         let Some(text) = text else { return Ok((self.run(None)?, Selector::Run)) };
         // `@survey/reader-1`: an agent of the newest run.
         if let Some(agent) = text.strip_prefix('@') {
-            return Ok((self.run(None)?, Selector::Agent(agent.to_owned())));
+            let run = self.run(None)?;
+            let agent = recorded(&run, agent);
+            return Ok((run, Selector::Agent(agent)));
         }
-        let (run, part) = match text.split_once('/') {
-            None => (Some(text), Selector::Run),
-            Some((run, rest)) => {
-                let part = match rest.strip_prefix('@') {
-                    Some(agent) => Selector::Agent(agent.to_owned()),
-                    None => Selector::Task(rest.to_owned()),
-                };
-                // `/survey`: a task of the newest run.
-                (Some(run).filter(|run| !run.is_empty()), part)
-            }
+        let Some((run, rest)) = text.split_once('/') else {
+            return Ok((self.run(Some(text))?, Selector::Run));
         };
-        Ok((self.run(run)?, part))
+        // `/survey`: a task of the newest run.
+        let run = self.run(Some(run).filter(|run| !run.is_empty()))?;
+        let part = match rest.strip_prefix('@') {
+            Some(agent) => Selector::Agent(recorded(&run, agent)),
+            None => Selector::Task(recorded(&run, rest)),
+        };
+        Ok((run, part))
     }
 
     /// Does the same for what is only shown: a name that no run has may be that of a task of the newest run.
     pub(super) fn shown(&self, text: Option<&str>) -> Result<(RecordedRun, Selector), Exit> {
-        if let Some(name) = text.filter(|text| !text.contains(['/', '@']))
+        // The key of an instance may hold any character.
+        let is_whole = |text: &&str| !text.split('[').next().unwrap_or(text).contains(['/', '@']);
+        if let Some(name) = text.filter(is_whole)
             && let Err((_, Exit::Failed)) = self.find(Some(name))
             && let Ok(newest) = self.find(None)
-            && let Ok(task) = Name::of_record(name)
+            && let Ok(task) = Name::of_record(&recorded(&newest, name))
             && newest.state(|_| {}).0.task(&task).is_some()
         {
-            return Ok((newest, Selector::Task(name.to_owned())));
+            return Ok((newest, Selector::Task(task.to_string())));
         }
         self.part(text)
     }
@@ -290,6 +293,14 @@ impl Project {
             complain(&format!("error: agent `{id}` runs a command: it has no context"));
             Exit::Failed
         })
+    }
+}
+
+/// Returns the recorded name of a task or an agent that was typed, perhaps with the key of an instance.
+fn recorded(run: &RecordedRun, typed: &str) -> String {
+    match typed.contains('[') {
+        true => Names::of(&run.state(|_| {}).0).recorded(typed).into_owned(),
+        false => typed.to_owned(),
     }
 }
 
@@ -346,10 +357,14 @@ pub(super) fn drivable(run: &RecordedRun) -> Result<&dyn Drivable, Exit> {
 
 /// Quotes a path for a shell, if it needs quotes.
 pub(super) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text,
+    word(&path.display().to_string())
+}
+
+/// Quotes a word for a shell, if it needs quotes.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%~".contains(c);
+    match !text.is_empty() && !text.starts_with('~') && text.chars().all(plain) {
+        true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }

@@ -16,6 +16,7 @@ use crate::journal::{JournalError, stamp};
 use crate::printable;
 use crate::report::{self, Row};
 use crate::show;
+use crate::show::names::cut_middle;
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let runs = match project.listed() {
@@ -155,15 +156,21 @@ fn runs(rows: &[Row], ids: &ShortIds, times: &Times, paint: Paint, width: Option
     text
 }
 
+/// Returns the last part of the name of an agent. A key may hold a slash, too.
+fn last_part(row: &Row) -> &str {
+    let last = row.name.rsplit('/').next().unwrap_or_default();
+    // The names are the same up to the key.
+    let shown = row.shown.get(row.name.len() - last.len()..);
+    shown.filter(|_| last.contains('[')).unwrap_or(last)
+}
+
 /// Formats the runs with their tasks and agents as a tree.
 fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> String {
     let name = |row: &Row| {
         let shown = match row.kind {
             "run" => format!("{} {}", ids.of(&row.run), row.name).trim().to_owned(),
-            "agent" => {
-                row.name.rsplit('/').next().map(|last| format!("@{last}")).unwrap_or_default()
-            }
-            _ => row.name.clone(),
+            "agent" => format!("@{}", last_part(row)),
+            _ => row.shown.clone(),
         };
         format!("{}{shown}", indent(row.depth))
     };
@@ -227,12 +234,5 @@ fn push_line(text: &mut String, cells: &str, note: &str, width: Option<usize>) {
 /// Returns a text of exactly so many characters: filled with spaces, or cut in the middle, because
 /// the ends of names tell most.
 fn fitted(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return format!("{text}{}", " ".repeat(width - count));
-    }
-    let (head, tail) = (width.saturating_sub(1) / 2, width - 1 - width.saturating_sub(1) / 2);
-    let head: String = text.chars().take(head).collect();
-    let tail: String = text.chars().skip(count - tail).collect();
-    format!("{head}…{tail}")
+    printable::padded(&cut_middle(text, width), width)
 }

@@ -1,5 +1,6 @@
 //! `resume`: resumes a run that was stopped, where its journal ends.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::args;
@@ -13,7 +14,6 @@ use super::{complain, mistakes, refusal, resume_all, say, say_json};
 use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
 use crate::exit::Exit;
-use crate::id::Name;
 use crate::journal::cut::{Cut, CutError};
 use crate::journal::source::RecordedRun;
 use crate::printable;
@@ -22,6 +22,7 @@ use crate::run::resume_forecast::{self, TaskForecast};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
 use crate::show::log_line::cut;
+use crate::show::names::Names;
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
@@ -84,7 +85,9 @@ fn resume(
     }
     if let (Some(named), None) = (&verb.retry_failed, &config) {
         let before = stopped.state().clone();
-        stopped = stopped.retry(named).map_err(|error| not_retried(&before, &error))?;
+        stopped = stopped
+            .retry(&recorded(&before, named))
+            .map_err(|error| not_retried(&before, &error))?;
     }
     let begins_again = config.is_some() || !stopped.retried().is_empty();
     if let (Some(completed), false) = (stopped.completed(), begins_again) {
@@ -135,7 +138,8 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
         resume_forecast::accepting(&**run, &state, &before, &now)
             .map_err(|error| refused(project, Some(run), &error))?
     } else {
-        let retry = verb.retry_failed.as_ref().map(|named| state.retry(named)).transpose();
+        let retry = verb.retry_failed.as_ref().map(|named| state.retry(&recorded(&state, named)));
+        let retry = retry.transpose();
         let retry = retry.map_err(|error| not_retried(&state, &error))?;
         // A run that has ended needs no configuration any more.
         let mut config = None;
@@ -147,16 +151,18 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
         resume_forecast::as_recorded(&**run, &state, config.as_ref(), retry.as_ref())
             .map_err(|error| refused(project, Some(run), &error))?
     };
-    let widest = forecasts.iter().map(|p| p.task.as_str().len()).max().unwrap_or(0);
-    let line = |p: &TaskForecast| match verb.json {
+    let names = Names::of(&state);
+    let shown: Vec<_> = forecasts.iter().map(|p| names.shown(p.task.as_str())).collect();
+    let widest = shown.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let line = |(p, name): (&TaskForecast, &Cow<'_, str>)| match verb.json {
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
         false => {
             let why = cut(&p.why, WIDEST);
-            let task = printable::padded(p.task.as_str(), widest);
+            let task = printable::padded(name, widest);
             format!("{task}  {:7}  {why}\n", p.fate.as_str())
         }
     };
-    let lines: String = forecasts.iter().map(line).collect();
+    let lines: String = forecasts.iter().zip(&shown).map(line).collect();
     match if verb.json { say_json(&lines) } else { say(&lines) } {
         Exit::Done => Ok(able),
         disk => Ok(disk),
@@ -234,11 +240,18 @@ fn is_changed(project: &Project, created: &RunCreated, sources: &Sources) -> boo
     found.map_or(true, |found| found.has_unseen || !found.changes.is_empty())
 }
 
+/// Returns the recorded names of tasks that were typed, perhaps with keys of instances.
+fn recorded(state: &RunState, typed: &[String]) -> Vec<String> {
+    let names = Names::of(state);
+    typed.iter().map(|name| names.recorded(name).into_owned()).collect()
+}
+
 /// Prints why tasks cannot be retried.
 fn not_retried(state: &RunState, error: &RetryError) -> Exit {
     complain(&format!("error: {error}"));
     let failed = state.retry(&[]).map(|retry| retry.tasks).unwrap_or_default();
-    let failed: Vec<_> = failed.iter().map(Name::as_str).collect();
+    let names = Names::of(state);
+    let failed: Vec<_> = failed.iter().map(|name| names.shown(name.as_str())).collect();
     complain(&match failed.is_empty() {
         true => "help: no task of the run failed".to_owned(),
         false => format!("help: these can be retried: {}", failed.join(", ")),

@@ -29,6 +29,7 @@ use crate::printable;
 use crate::report;
 use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::show::names::Names;
 use crate::store::{self, Checked, StoreError};
 use crate::turn::Outcome;
 
@@ -111,7 +112,11 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
     };
     if as_json {
         let found = evidence::read(run);
-        let tasks = state.tasks().map(|(name, task)| (name.to_string(), task_json(task)));
+        let names = Names::of(state);
+        let of_task = |(name, task): (&Name, &TaskStatus)| {
+            (name.to_string(), task_json(task, names.key(name.as_str())))
+        };
+        let tasks = state.tasks().map(of_task);
         let document = json!({
             "run": created.run,
             "workflow": created.workflow,
@@ -161,10 +166,9 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
             text.push_str(&format!("resume with:  {command}\n\n"));
         }
         let rows = report::folded_rows(report::rows(state, live, stamp::now_ms()));
-        let name = |row: &report::Row| {
-            format!("{}{}", indent(row.depth.saturating_sub(1)), printable::line(&row.name))
-        };
-        let widest = rows.iter().skip(1).map(|row| name(row).len()).max().unwrap_or(0);
+        let name =
+            |row: &report::Row| format!("{}{}", indent(row.depth.saturating_sub(1)), row.shown);
+        let widest = rows.iter().skip(1).map(|row| name(row).chars().count()).max().unwrap_or(0);
         for row in rows.iter().skip(1) {
             let waits = row.waiting_for.as_deref().unwrap_or_default();
             let line =
@@ -178,8 +182,9 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
     say(&text)
 }
 
-fn task_json(task: &TaskStatus) -> Value {
-    json!({
+/// Returns a task as JSON. Only an instance of a fan-out has a `key`.
+fn task_json(task: &TaskStatus, key: Option<&str>) -> Value {
+    let mut document = json!({
         "state": task.state,
         "attempt": task.attempt,
         "agent": task.agent,
@@ -190,7 +195,11 @@ fn task_json(task: &TaskStatus) -> Value {
         "rounds": task.rounds,
         "started": task.started_ms.map(stamp::text),
         "ended": task.ended_ms.map(stamp::text),
-    })
+    });
+    if let Some(key) = key {
+        document["key"] = json!(key);
+    }
+    document
 }
 
 fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> Exit {
@@ -199,17 +208,23 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         Err(exit) => return exit,
     };
     let mut text = String::new();
+    let names = Names::of(state);
     let (evidence, is_one) = (evidence::read(run), found.len() == 1);
     for (name, task) in found {
         if as_json {
-            let mut document = task_json(task);
+            let mut document = task_json(task, names.key(name.as_str()));
             document["task"] = json!(name);
             document["evidence"] = json!(evidence.of(name));
             document["checks"] = rounds::checks_json(state, name);
             text.push_str(&format!("{document}\n"));
             continue;
         }
-        text.push_str(&format!("task {name}: {}, attempt {}\n", task.state.as_str(), task.attempt));
+        text.push_str(&format!(
+            "task {}: {}, attempt {}\n",
+            names.shown(name.as_str()),
+            task.state.as_str(),
+            task.attempt
+        ));
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
             text.push_str(&format!("{}\n", quoted(&note)));
         }
@@ -333,7 +348,7 @@ fn agent_text(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentSt
     let definition = agent.definition.as_ref().map_or("command", |name| name.as_str());
     let mut text = format!(
         "agent {} ({definition}): {}, turn {}\n{} tokens in, {} out; with its children {} in, {} out\n{}\n",
-        printable::line(id.as_str()),
+        Names::of(state).shown(id.as_str()),
         state_word(run, agent),
         agent.turn,
         report::short(agent.own.usage.context()),

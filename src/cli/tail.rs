@@ -23,9 +23,9 @@ use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::source::{Cursor, RecordedRun};
-use crate::printable;
 use crate::report;
 use crate::show::log_line::{line_of, lines_below};
+use crate::show::names::Names;
 
 pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     let filter = match Filter::new(verb) {
@@ -121,7 +121,8 @@ fn replay(
     let mut last = VecDeque::new();
     while let Some(batch) = batches.next_batch()? {
         for record in batch {
-            if !filter.wants(&record) || !printer.shows(&record) {
+            printer.learn(&record);
+            if !filter.wants(&record, &printer.names) || !printer.shows(&record) {
                 continue;
             }
             match lines {
@@ -156,8 +157,8 @@ async fn follow(
         Err(error) => return refused(&error),
     };
     let mut deltas = Deltas::new(None, Paint::of(Stream::Out));
-    let fits = |agent: &AgentId| {
-        agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task)))
+    let fits = |agent: &AgentId, names: &Names| {
+        agent.possible_tasks().any(|task| filter.fits(Some(agent.as_str()), Some(task), names))
     };
     loop {
         let next = tokio::select! {
@@ -166,11 +167,15 @@ async fn follow(
         };
         match next {
             Ok(Some(Update::Record(record))) => {
-                if filter.wants(&record) && !printer.print(&record) {
+                printer.learn(&record);
+                if filter.wants(&record, &printer.names) && !printer.print(&record) {
                     return printer.end();
                 }
             }
-            Ok(Some(Update::Part(part))) => deltas.take(&part, fits),
+            Ok(Some(Update::Part(part))) => {
+                let names = &printer.names;
+                deltas.take(&part, names, |agent| fits(agent, names));
+            }
             Ok(Some(Update::NoParts(reason))) => Deltas::none_come(&reason),
             Ok(None) => return Exit::Done,
             Err(error) => return refused(&error),
@@ -214,10 +219,15 @@ impl Selection {
         Ok(Some(Self { names: patterns.to_vec(), globs: set.build()? }))
     }
 
-    /// Returns true if a name is selected. The name of a task that fans out selects its instances.
-    fn has(&self, name: &str) -> bool {
+    /// Returns true if a name is selected, as it is recorded or as people read it. The name of a task that fans out
+    /// selects its instances.
+    fn has(&self, name: &str, names: &Names) -> bool {
         let fanned_out = name.split_once('[').map(|(task, _)| task);
-        let is_named = |known: &String| known == name || Some(known.as_str()) == fanned_out;
+        let shown = fanned_out.map(|_| names.shown(name));
+        let is_named = |known: &String| {
+            let known = known.as_str();
+            known == name || Some(known) == fanned_out || Some(known) == shown.as_deref()
+        };
         self.names.iter().any(is_named) || self.globs.is_match(name)
     }
 }
@@ -229,10 +239,10 @@ impl Filter {
         Ok(Self { agents, tasks, since: verb.since.unwrap_or(0), has_fitted })
     }
 
-    fn wants(&self, record: &SharedRecord) -> bool {
+    fn wants(&self, record: &SharedRecord, names: &Names) -> bool {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let task = record.task.as_ref().map(|task| task.as_str());
-        let fits = self.fits(agent, task);
+        let fits = self.fits(agent, task, names);
         if fits {
             self.has_fitted.set(true);
         }
@@ -240,9 +250,11 @@ impl Filter {
     }
 
     /// Returns true if the agent and the task are selected.
-    fn fits(&self, agent: Option<&str>, task: Option<&str>) -> bool {
+    fn fits(&self, agent: Option<&str>, task: Option<&str>, names: &Names) -> bool {
         let fits = |selection: &Option<Selection>, name: Option<&str>| {
-            selection.as_ref().is_none_or(|selection| name.is_some_and(|name| selection.has(name)))
+            selection
+                .as_ref()
+                .is_none_or(|selection| name.is_some_and(|name| selection.has(name, names)))
         };
         fits(&self.agents, agent) && fits(&self.tasks, task)
     }
@@ -254,6 +266,7 @@ pub(super) struct Printer {
     json: bool,
     paint: Paint,
     times: Times,
+    pub(super) names: Names,
     width: usize,
     detail: Detail,
     /// The terminal of the run that the verb drives; lines go there instead of to stdout.
@@ -291,6 +304,7 @@ impl Printer {
             json,
             paint,
             times,
+            names: Names::default(),
             width: 0,
             detail,
             screen: (!json).then_some(screen),
@@ -304,12 +318,18 @@ impl Printer {
             json,
             paint,
             times,
+            names: Names::default(),
             width: 0,
             detail: Detail::Full,
             screen: None,
             below: None,
             broken: None,
         }
+    }
+
+    /// Takes the names of instances from a record, whether it is printed or not.
+    pub(super) fn learn(&mut self, record: &Record) {
+        self.names.apply(record);
     }
 
     /// Prints one record. Returns false if nothing more can be printed.
@@ -393,9 +413,10 @@ impl Printer {
 
     /// Returns a line that begins with the time of a record and a name.
     fn prefixed(&mut self, record: &Record, name: &str, text: &str) -> String {
-        let name = &*printable::line(name);
-        self.width = self.width.max(name.len()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
-        let padding = " ".repeat(self.width.saturating_sub(name.len()));
+        let name = &*self.names.shown(name);
+        self.width =
+            self.width.max(name.chars().count()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
+        let padding = " ".repeat(self.width.saturating_sub(name.chars().count()));
         let time = self.times.of_day(record.ts_ms);
         let (time, name) = (self.paint.faint(&time), self.paint.name(name));
         format!("{time} {name}{padding} | {text}")

@@ -50,6 +50,39 @@ fn each_item_of_a_list_gets_a_task_of_its_own() {
     assert_eq!(names, ["files", "review", "review[0]", "review[1]", "review[2]", "report"]);
     assert!(done.err.contains("attempt 1, by review[1], for src/a.rs\n"), "{}", done.err);
     assert!(done.out.lines().any(|line| line.ends_with("  3 instances")), "{}", done.out);
+    // People read the keys, and may type them; programs read the numbers, and the key beside.
+    for text in [&done.out, &done.err, &desk.good(&["ps", "--tree", "-a"]), &desk.good(&["cost"])] {
+        assert!(text.contains("review[src/a.rs]") && !text.contains("review[1] "), "{text}");
+    }
+    for verb in [&["report"][..], &["cost", "--by", "agent"], &["show"], &["resume", "--explain"]] {
+        let text = desk.good(verb);
+        assert!(text.contains("review[c d]") || text.contains("review\\[c d\\]"), "{text}");
+    }
+    let one = ["show", "desk/review[src/a.rs]", "--output"];
+    assert_eq!(desk.good(&one).trim_end(), "Review src/a.rs as 1, src/a.rs.");
+    assert!(
+        desk.good(&["show", "review[src/a.rs]"]).starts_with("task review[src/a.rs]: completed")
+    );
+    assert!(desk.good(&["show", "@review[src/a.rs]", "--transcript"]).contains("src/a.rs"));
+    for filter in ["--task", "--agent"] {
+        let tail = desk.good(&["tail", filter, "review[c d]"]);
+        assert!(tail.contains("review[c d]") && !tail.contains("src/b.rs"), "{tail}");
+    }
+    let keys = |rows: Vec<Value>| {
+        let keys =
+            rows.iter().filter(|row| row["name"] == "review[1]").map(|row| row["key"].clone());
+        keys.collect::<Vec<_>>()
+    };
+    assert_eq!(keys(rows), ["src/a.rs", "src/a.rs"]);
+    assert_eq!(keys(desk.json(&["cost", "--json"])), ["src/a.rs"]);
+    let shown = desk.json(&["show", "desk", "--json"]).remove(0);
+    assert_eq!(shown["tasks"]["review[1]"]["key"], "src/a.rs");
+    let report = desk.json(&["report", "--format", "json"]).remove(0);
+    assert_eq!(
+        (&report["tasks"][3]["task"], &report["tasks"][3]["key"]),
+        (&json!("review[1]"), &json!("src/a.rs"))
+    );
+    desk.good(&["cancel", "desk/review[src/b.rs]"]);
     let log = desk.runs()[0].join("agents/review[0].log");
     assert!(log.exists(), "{}", log.display());
     desk.good(&["cancel", "desk/review[0]"]);
@@ -78,8 +111,10 @@ fn only_failed_instances_begin_again_and_reordered_items_keep_their_results() {
     assert_eq!(starts(), "a b b c");
     desk.write("mended", "");
     let explained = desk.good(&["resume", "--explain", "--retry-failed"]);
-    assert!(explained.contains("work[1]"), "{explained}");
-    desk.good(&["resume", "--retry-failed"]);
+    assert!(explained.contains("work[b]"), "{explained}");
+    let show = failed.out.lines().find_map(|line| line.strip_prefix("what failed:"));
+    assert!(show.is_some_and(|line| line.trim_end().ends_with("/work[b]'")), "{}", failed.out);
+    desk.good(&["resume", "--retry-failed", "work[b]"]);
     assert_eq!(starts(), "after b");
     // The command that makes the list is changed, so it runs again and gives another order.
     desk.write("list.json", r#"["c", "d", "a", "b"]"#);

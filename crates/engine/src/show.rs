@@ -4,6 +4,7 @@
 //! width of a terminal.
 
 pub mod log_line;
+pub mod names;
 mod order;
 pub mod question;
 pub mod status;

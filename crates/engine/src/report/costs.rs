@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::agents_in_order;
 use crate::id::Name;
 use crate::run_state::RunState;
+use crate::show::names::Names;
 use crate::spending::{Spending, Unsettled};
 
 /// One row of `cost`.
@@ -16,6 +17,10 @@ pub struct CostRow {
     pub by: &'static str,
     /// The name of the agent, the task or the model.
     pub name: String,
+    /// The key of the instance of a fan-out that it is or works for.
+    pub key: Option<String>,
+    /// The name as people read it, safe to show in one line: an instance of a fan-out by its key.
+    pub shown: String,
     /// The spending of its own calls.
     pub own: Spending,
     /// The spending of all agents below it, its own calls included.
@@ -23,7 +28,7 @@ pub struct CostRow {
 }
 
 impl CostRow {
-    /// Returns the row as `cost --json` prints it.
+    /// Returns the row as `cost --json` prints it. Only an instance of a fan-out has a `key`.
     #[must_use]
     pub fn json(&self) -> Value {
         let part = |spending: &Spending| {
@@ -34,12 +39,16 @@ impl CostRow {
             value["unsettled_requests"] = json!(spending.unsettled.requests);
             value
         };
-        json!({
+        let mut row = json!({
             "by": self.by,
             "name": self.name,
             "own": part(&self.own),
             "inclusive": part(&self.inclusive),
-        })
+        });
+        if let Some(key) = &self.key {
+            row["key"] = json!(key);
+        }
+        row
     }
 }
 
@@ -59,11 +68,13 @@ pub fn unsettled(spending: &Spending) -> Option<String> {
 /// Returns the cost of each agent that calls a model.
 #[must_use]
 pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
-    let agents = agents_in_order(state);
+    let (agents, names) = (agents_in_order(state), Names::of(state));
     let rows = agents.into_iter().filter(|(_, agent)| agent.definition.is_some());
     let rows = rows.map(|(id, agent)| CostRow {
         by: "agent",
         name: id.to_string(),
+        key: names.key(agent.task.as_str()).map(str::to_owned),
+        shown: names.shown(id.as_str()).into_owned(),
         own: agent.own,
         inclusive: agent.inclusive,
     });
@@ -79,9 +90,12 @@ pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
         *own += agent.own;
         *inclusive += agent.inclusive;
     }
+    let names = Names::of(state);
     let rows = state.tasks().map(|(name, _)| {
         let (own, inclusive) = sums.get(name).copied().unwrap_or_default();
-        CostRow { by: "task", name: name.to_string(), own, inclusive }
+        let (key, shown) = (names.key(name.as_str()), names.shown(name.as_str()));
+        let (key, shown) = (key.map(str::to_owned), shown.into_owned());
+        CostRow { by: "task", name: name.to_string(), key, shown, own, inclusive }
     });
     rows.collect()
 }
@@ -96,6 +110,8 @@ pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
     let row = |(name, sum): (&Name, Spending)| CostRow {
         by: "model",
         name: name.to_string(),
+        key: None,
+        shown: name.to_string(),
         own: sum,
         inclusive: sum,
     };

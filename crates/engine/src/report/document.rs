@@ -24,6 +24,7 @@ use crate::journal::stamp;
 use crate::message::{Json, Usage};
 use crate::output::Output;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::show::names::Names;
 use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::{Outcome, Shortfalls};
@@ -91,6 +92,9 @@ pub struct Document {
     pub waits: Vec<Wait>,
     /// Number of waits that are left out because there are too many.
     pub waits_left_out: u64,
+    /// The names as the pages for people have them.
+    #[serde(skip)]
+    names: Names,
 }
 
 /// A command that can follow.
@@ -131,6 +135,9 @@ pub struct TaskWarning {
 pub struct TaskReport {
     /// Its name.
     pub task: Name,
+    /// The key of an instance of a fan-out; absent for other tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Its state.
     pub state: &'static str,
     /// The agent definition that does it; absent for a command.
@@ -217,7 +224,8 @@ impl Document {
         now_ms: i64,
     ) -> Self {
         let created = state.created();
-        let mut tasks = tasks(state, evidence, &story, live, now_ms);
+        let names = Names::of(state);
+        let mut tasks = tasks((state, &names), evidence, &story, live, now_ms);
         let warnings = tasks.iter().flat_map(|task| {
             let warnings = task.evidence.iter().flat_map(|evidence| &evidence.warnings);
             warnings.map(|warning| {
@@ -264,6 +272,7 @@ impl Document {
             spenders: spenders(state),
             waits,
             waits_left_out,
+            names,
         }
     }
 
@@ -315,7 +324,7 @@ fn spenders(state: &RunState) -> Vec<Spender> {
 }
 
 fn tasks(
-    state: &RunState,
+    (state, names): (&RunState, &Names),
     evidence: &Evidence,
     story: &Story,
     live: bool,
@@ -344,6 +353,7 @@ fn tasks(
         let (retries, prompt) = story.of(name);
         TaskReport {
             task: name.clone(),
+            key: names.key(name.as_str()).map(str::to_owned),
             state: task.state.as_str(),
             definition: own.first().and_then(|(_, agent)| agent.definition.clone()),
             asked: prompt,

@@ -58,7 +58,9 @@ fn shared(parts: Vec<Vec<Row>>, depth: usize) -> Vec<Row> {
         let waits = fold::same(heads.iter().map(|row| &row.waiting_for)).cloned().flatten();
         let waits = waits.map(|what| format!(": {what}")).unwrap_or_default();
         rows.push(Row {
+            shown: label.clone(),
             name: label,
+            key: None,
             state: fold::same(heads.iter().map(|row| row.state.as_str()))
                 .unwrap_or("mixed")
                 .to_owned(),
@@ -98,7 +100,9 @@ mod tests {
         Row {
             kind,
             run: "r".to_owned(),
+            shown: name.clone(),
             name,
+            key: None,
             parent: None,
             state: state.to_owned(),
             turn: None,

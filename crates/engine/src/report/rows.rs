@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use super::{agents_in_order, run_word, untold_in_short};
 use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
+use crate::printable;
 use crate::run_state::questions::Question;
 use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus, retrying};
+use crate::show::names::Names;
 use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Shortfalls;
@@ -23,6 +25,10 @@ pub struct Row {
     pub run: String,
     /// The name of the workflow, the task or the agent.
     pub name: String,
+    /// The key of an instance of a fan-out.
+    pub key: Option<String>,
+    /// The name as people read it, safe to show in one line: an instance of a fan-out by its key.
+    pub shown: String,
     /// The parent of the row: for an agent its parent agent or its task; `None` for a run or a
     /// task.
     pub parent: Option<String>,
@@ -54,10 +60,10 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row as `ps --json` prints it.
+    /// Returns the row as `ps --json` prints it. Only an instance of a fan-out has a `key`.
     #[must_use]
     pub fn json(&self) -> Value {
-        json!({
+        let mut value = json!({
             "kind": self.kind,
             "run": self.run,
             "name": self.name,
@@ -72,7 +78,11 @@ impl Row {
             "shortfalls": self.shortfalls,
             "unprotected": self.unprotected,
             "untold": self.untold,
-        })
+        });
+        if let Some(key) = &self.key {
+            value["key"] = json!(key);
+        }
+        value
     }
 }
 
@@ -81,12 +91,15 @@ impl Row {
 pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
     let workflow = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
+    let names = Names::of(state);
     let is_done = |task: &TaskStatus| task.standing() == Standing::Done;
     let done = state.tasks().filter(|(_, task)| is_done(task)).count();
     let mut rows = vec![Row {
         kind: "run",
         run: run.clone(),
+        shown: printable::line(&workflow).into_owned(),
         name: workflow,
+        key: None,
         parent: None,
         state: run_word(state, live).to_owned(),
         turn: None,
@@ -115,8 +128,11 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         let before = planned.get(name).copied().unwrap_or_default();
         let waits = waiting_task(state, before, (name, task), now_ms)
             .filter(|_| live || state.question_of_task(name).is_some());
-        rows.push(task_row(state, &run, (name, task), own, waits, live, now_ms));
-        rows.extend(own.iter().map(|(id, agent)| agent_row(state, &run, id, agent, live, now_ms)));
+        rows.push(task_row((state, &names), &run, (name, task), own, waits, live, now_ms));
+        let row = |(id, agent): &(&AgentId, &AgentStatus)| {
+            agent_row((state, &names), &run, id, agent, live, now_ms)
+        };
+        rows.extend(own.iter().map(row));
     }
     rows
 }
@@ -130,10 +146,13 @@ fn waiting_for(state: &RunState) -> Option<String> {
 /// Returns the row of a run whose journal cannot be read to its end, from the part that was read.
 #[must_use]
 pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row {
+    let name = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
     Row {
         kind: "run",
         run,
-        name: state.created().map(|created| created.workflow.clone()).unwrap_or_default(),
+        shown: printable::line(&name).into_owned(),
+        name,
+        key: None,
         parent: None,
         state: word.to_owned(),
         turn: None,
@@ -156,7 +175,7 @@ fn age(now_ms: i64, then_ms: i64) -> f64 {
 }
 
 fn task_row(
-    state: &RunState,
+    (state, names): (&RunState, &Names),
     run: &str,
     (name, task): (&Name, &TaskStatus),
     agents: &[(&AgentId, &AgentStatus)],
@@ -173,6 +192,8 @@ fn task_row(
         kind: "task",
         run: run.to_owned(),
         name: name.to_string(),
+        key: names.key(name.as_str()).map(str::to_owned),
+        shown: names.shown(name.as_str()).into_owned(),
         parent: None,
         state: task.state.as_str().to_owned(),
         turn: None,
@@ -241,7 +262,7 @@ fn for_you(question: &Question) -> String {
 }
 
 fn agent_row(
-    state: &RunState,
+    (state, names): (&RunState, &Names),
     run: &str,
     id: &AgentId,
     agent: &AgentStatus,
@@ -260,6 +281,8 @@ fn agent_row(
         kind: "agent",
         run: run.to_owned(),
         name: id.to_string(),
+        key: names.key(agent.task.as_str()).map(str::to_owned),
+        shown: names.shown(id.as_str()).into_owned(),
         parent: Some(parent.to_owned()),
         state: word.to_owned(),
         turn: Some(agent.turn),

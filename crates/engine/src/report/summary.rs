@@ -9,12 +9,12 @@ use super::fold::{self, Group};
 use super::folded_rows::rank;
 use super::for_others;
 use super::{short, status_word};
-use crate::id::Name;
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::notices::GivenUp;
 use crate::run_state::{RunState, TaskStatus};
 use crate::show::log_line::{self, output_lines};
+use crate::show::names::Names;
 use crate::spec::notices::Channel;
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::Shortfalls;
@@ -38,7 +38,8 @@ const LISTED: usize = 8;
 #[must_use]
 pub fn summary(state: &RunState, evidence: &Evidence) -> String {
     let Some(completed) = state.completed() else { return String::new() };
-    let mut text = tasks(state, evidence);
+    let names = Names::of(state);
+    let mut text = tasks(state, &names, evidence);
     let began = state.tasks().any(|(_, task)| task.started_ms.is_some());
     let took = began.then(|| format!(" after {}", seconds(state.spent())));
     let children = match state.agents().values().filter(|agent| agent.is_delegated()).count() {
@@ -68,7 +69,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
     if let Some(undone) = undone(&completed.shortfalls) {
         let _ = writeln!(text, "left undone:  {undone}");
         let tasks: Vec<_> = state.tasks_that_fell_short().into_iter().take(LISTED).collect();
-        let tasks: Vec<_> = tasks.into_iter().map(Name::as_str).collect();
+        let tasks: Vec<_> = tasks.into_iter().map(|task| names.shown(task.as_str())).collect();
         let _ = writeln!(text, "by task:      {}", tasks.join(", "));
     }
     text
@@ -96,7 +97,7 @@ fn untold_by((channel, given_up): (&Channel, &GivenUp)) -> String {
 }
 
 /// Returns the lines of the tasks.
-fn tasks(state: &RunState, evidence: &Evidence) -> String {
+fn tasks(state: &RunState, names: &Names, evidence: &Evidence) -> String {
     let mut tasks: Vec<_> = state.tasks().collect();
     if tasks.len() > fold::UNFOLDED {
         tasks.sort_by_key(|(_, task)| rank(task.state.as_str()));
@@ -107,7 +108,11 @@ fn tasks(state: &RunState, evidence: &Evidence) -> String {
             (name.as_str(), (task.state.as_str(), task.failure.as_ref().map(|f| f.kind)))
         })
         .collect();
-    let groups = fold::fold(&keys);
+    let mut groups = fold::fold(&keys);
+    // One that stands alone has the name that people know.
+    for group in groups.iter_mut().filter(|group| group.members.len() == 1) {
+        group.label = names.shown(&group.label).into_owned();
+    }
     let widest = groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0);
     let (mut text, mut shown) = (String::new(), 0);
     for Group { label, members } in &groups {
@@ -141,7 +146,7 @@ fn tasks(state: &RunState, evidence: &Evidence) -> String {
         let found = evidence.of(tasks[**at].0);
         found.is_some_and(|evidence| !evidence.warnings.is_empty())
     });
-    let warned: Vec<_> = warned.map(|at| tasks[*at].0.as_str()).collect();
+    let warned: Vec<_> = warned.map(|at| names.shown(tasks[*at].0.as_str())).collect();
     if !warned.is_empty() {
         let more = if warned.len() > LISTED { ", …" } else { "" };
         let names = warned[..warned.len().min(LISTED)].join(", ");

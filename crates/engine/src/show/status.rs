@@ -15,6 +15,7 @@ use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
+use crate::show::names::Names;
 use crate::show::short;
 use crate::tool::printing::Printed;
 use crate::turn::ApprovalKind;
@@ -40,6 +41,7 @@ const NAMED: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     state: RunState,
+    names: Names,
     /// Time of the first record of this process, in milliseconds since the Unix epoch.
     began_ms: Option<i64>,
     /// Spending at that time, in US dollars.
@@ -58,7 +60,7 @@ impl Status {
     #[must_use]
     pub fn new(state: RunState) -> Self {
         let spent_before = state.spending().cost_usd().unwrap_or(0.0);
-        Self { state, spent_before, ..Self::default() }
+        Self { names: Names::of(&state), state, spent_before, ..Self::default() }
     }
 
     /// Folds a record. Records that the state holds already are skipped.
@@ -67,6 +69,7 @@ impl Status {
             return;
         }
         self.began_ms.get_or_insert(record.ts_ms);
+        self.names.apply(record);
         if let Some(id) = &record.agent {
             self.note_gap(id, record.ts_ms);
         }
@@ -198,12 +201,13 @@ impl Status {
     /// Returns what waits for a person: the questions at this terminal, and those that are answered
     /// by a command.
     fn waits_for_person(&self) -> Vec<String> {
-        let here = self.asking.iter().map(ToString::to_string);
+        let here = self.asking.iter().map(|agent| self.names.shown(agent.as_str()).into_owned());
         let open = self.state.questions().open().into_iter().filter(|question| {
             question.agent.as_ref().is_none_or(|agent| !self.asking.contains(agent))
         });
         let told = open.map(|question| {
             let who = question.agent.as_ref().map_or(question.task.as_str(), AgentId::as_str);
+            let who = self.names.shown(who);
             let (id, message) = (&question.asked.id, &question.asked.message);
             let verb = match question.asked.kind {
                 ApprovalKind::Question => "answer",
@@ -232,15 +236,16 @@ impl Status {
         let tasks = self.state.tasks().filter_map(|(name, task)| {
             let until = task.retry_ms.filter(|_| task.state == TaskState::Waiting)?;
             let kind = task.failure.as_ref()?.kind;
-            Some((name.to_string(), until, kind, task.attempt + 1))
+            Some((name.as_str(), until, kind, task.attempt + 1))
         });
         let agents = self.open().filter_map(|(id, agent)| match agent.doing {
             Doing::Retrying(ModelPause { until_ms, kind, attempt }) if until_ms > now_ms => {
-                Some((id.to_string(), until_ms, kind, attempt))
+                Some((id.as_str(), until_ms, kind, attempt))
             }
             _ => None,
         });
-        let told = |(name, until, kind, attempt): (String, i64, _, u32)| {
+        let told = |(name, until, kind, attempt): (&str, i64, _, u32)| {
+            let name = self.names.shown(name);
             let words = retrying(until, now_ms, kind, attempt);
             format!("{name}{}", words.strip_prefix("retrying").unwrap_or(&words))
         };

@@ -139,7 +139,10 @@ fn warnings(document: &Document, page: &mut Vec<Block>) {
         .warnings
         .iter()
         .take(LISTED)
-        .map(|warning| vec![foreign(warning.task.as_str()), plain(format!(": {}", warning.text))])
+        .map(|warning| {
+            let task = document.names.shown(warning.task.as_str());
+            vec![foreign(task), plain(format!(": {}", warning.text))]
+        })
         .collect();
     more(document.warnings.len(), &mut lines);
     // The names of tools in it may be a model's.
@@ -201,7 +204,7 @@ fn table(document: &Document) -> Block {
             many => fold::count(many),
         };
         vec![
-            foreign(label),
+            foreign(if of.len() == 1 { document.names.shown(&label) } else { (&label).into() }),
             plain(count),
             State(state.to_owned()),
             plain(longest.map(time).unwrap_or_default()),
@@ -218,7 +221,7 @@ fn table(document: &Document) -> Block {
 fn details(document: &Document, page: &mut Vec<Block>) {
     let tasks = ranked(document);
     for task in tasks.iter().take(SECTIONS) {
-        section(task, page);
+        section(document, task, page);
     }
     if tasks.len() > SECTIONS {
         let left = fold::count(tasks.len() - SECTIONS);
@@ -227,10 +230,14 @@ fn details(document: &Document, page: &mut Vec<Block>) {
     }
 }
 
-fn section(task: &TaskReport, page: &mut Vec<Block>) {
+fn section(document: &Document, task: &TaskReport, page: &mut Vec<Block>) {
     page.push(Block::Heading(
         3,
-        vec![foreign(task.task.as_str()), plain(": "), State(task.state.to_owned())],
+        vec![
+            foreign(document.names.shown(task.task.as_str())),
+            plain(": "),
+            State(task.state.to_owned()),
+        ],
     ));
     let mut lines = Vec::new();
     if let Some(failure) = &task.error {
@@ -249,7 +256,7 @@ fn section(task: &TaskReport, page: &mut Vec<Block>) {
     }
     lines.extend(undone(&task.shortfalls).map(|text| vec![plain("left undone: "), foreign(text)]));
     let children: Vec<_> = task.agents.iter().filter(|agent| agent.parent.is_some()).collect();
-    lines.extend(children.iter().take(LISTED).map(|agent| child(agent)));
+    lines.extend(children.iter().take(LISTED).map(|agent| child(document, agent)));
     more(children.len(), &mut lines);
     if !lines.is_empty() {
         page.push(Block::List(lines));
@@ -334,12 +341,12 @@ fn tested(test: &TestRun) -> Vec<Inline> {
     vec![plain(format!("last test {word}{order}: ")), foreign(&test.line)]
 }
 
-fn child(agent: &AgentReport) -> Vec<Inline> {
+fn child(document: &Document, agent: &AgentReport) -> Vec<Inline> {
     let noun = if agent.turns == 1 { "turn" } else { "turns" };
     let cost = spent(&agent.usage, agent.cost_usd);
     let mut line = vec![
         plain("child "),
-        foreign(agent.agent.as_str()),
+        foreign(document.names.shown(agent.agent.as_str())),
         plain(" "),
         State(agent.state.clone()),
         plain(format!(", {} {noun}, {cost}", agent.turns)),
@@ -355,7 +362,7 @@ fn spending(document: &Document, page: &mut Vec<Block>) {
     let table = |what: &'static str, spenders: &[Spender]| {
         let row = |spender: &Spender| {
             vec![
-                foreign(&spender.name),
+                foreign(document.names.shown(&spender.name)),
                 plain(short(spender.usage.context())),
                 plain(short(spender.usage.output)),
                 plain(spender.cost_usd.map_or("no price".to_owned(), money)),
@@ -393,7 +400,7 @@ fn waits(document: &Document, page: &mut Vec<Block>) {
         let long = time(std::time::Duration::from_millis(wait.ms.unsigned_abs()).as_secs_f64());
         let mut line = vec![plain(format!("{}, {long}{open}: ", wait.from))];
         if !wait.who.is_empty() {
-            line.extend([foreign(&wait.who), plain(", ")]);
+            line.extend([foreign(document.names.shown(&wait.who)), plain(", ")]);
         }
         line.extend([plain(format!("{what}: ")), foreign(&wait.why)]);
         if let Some(by) = &wait.by {

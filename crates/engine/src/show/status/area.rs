@@ -4,11 +4,12 @@
 //! Pure.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::{Status, long};
 use crate::id::{AgentId, Name};
 use crate::run_state::AgentStatus;
+use crate::show::names::cut_middle;
 use crate::show::{agents_in_order, short};
 
 /// The most characters of the column of names: the names of most agents. A longer one is cut in the middle.
@@ -50,7 +51,7 @@ impl Status {
         let width = width.unwrap_or_default().min(WIDEST_NAME);
         let line = |row: &Row<'_>| {
             let mark = if row.is_slow { '!' } else { ' ' };
-            format!("{mark} {:<width$} {}", middle_cut(&row.name, width), row.rest)
+            format!("{mark} {:<width$} {}", cut_middle(&row.name, width), row.rest)
         };
         let mut lines: Vec<_> = rows.iter().take(shown).map(line).collect();
         if space > 0 && shown < rows.len() {
@@ -60,13 +61,12 @@ impl Status {
     }
 
     fn rows(&self, now_ms: i64) -> Vec<Row<'_>> {
-        let keys = self.keys();
         let open = agents_in_order(&self.state).into_iter();
         let at_work =
             open.filter(|(_, agent)| agent.outcome.is_none() && agent.state() == "running");
         let mut rows: Vec<_> = at_work
             .map(|(id, agent)| Row {
-                name: named(id, &agent.task, keys.get(&agent.task).copied()),
+                name: self.names.shown(id.as_str()),
                 task: &agent.task,
                 is_slow: self.is_slow(id, agent, now_ms),
                 rest: self.rest(id, agent, now_ms),
@@ -75,13 +75,6 @@ impl Status {
         // The order of the others stays, so that the eye finds a line where it was.
         rows.sort_by_key(|row| !row.is_slow);
         rows
-    }
-
-    /// Returns the keys of the instances of fan-outs by their names.
-    fn keys(&self) -> HashMap<&Name, &str> {
-        let tasks = self.state.tasks();
-        let instances = tasks.flat_map(|(_, task)| task.instances.iter());
-        instances.map(|(name, key)| (name, key.as_str())).collect()
     }
 
     /// Returns what an agent does, since when, and what it took so far.
@@ -107,28 +100,6 @@ impl Status {
         }
         text
     }
-}
-
-/// Returns the name of an agent, with the key of its item in the place of its number.
-fn named<'a>(id: &'a AgentId, task: &Name, key: Option<&str>) -> Cow<'a, str> {
-    let numbered = id.as_str().strip_prefix(task.as_str());
-    match (key, numbered, task.as_str().rsplit_once('[')) {
-        (Some(key), Some(rest), Some((base, _))) => format!("{base}[{key}]{rest}").into(),
-        _ => id.as_str().into(),
-    }
-}
-
-/// Cuts the middle out of a text that is too long: names differ at their ends.
-fn middle_cut(text: &str, width: usize) -> Cow<'_, str> {
-    let count = text.chars().count();
-    if count <= width {
-        return text.into();
-    }
-    let head = width.saturating_sub(1) / 2;
-    let tail = width.saturating_sub(head + 1);
-    let begin: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(count - tail).collect();
-    format!("{begin}…{end}").into()
 }
 
 /// Returns the line of the agents that have none of their own: how many there are of which task.
