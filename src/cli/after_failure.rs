@@ -2,6 +2,7 @@
 //! again from before the failure.
 
 use super::locate::{Project, word};
+use crate::id::Name;
 use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
 use crate::run::fork_points;
@@ -30,6 +31,13 @@ pub(super) fn steps(
     let first = state.tasks().find(|(_, task)| task.state == TaskState::Failed).or(all.next());
     let Some((name, task)) = first else { return Vec::new() };
     let (id, flags) = (run.name(), project.flags());
+    // A fan-out says how many failed, its instance why.
+    let is_failed =
+        |name: &Name| state.task(name).is_some_and(|task| task.state == TaskState::Failed);
+    let instance = task.instances.iter().map(|(name, _)| name).find(|name| is_failed(name));
+    let (shown, task) = instance
+        .and_then(|instance| Some((instance, state.task(instance)?)))
+        .unwrap_or((name, task));
     let agent = task.agent.as_ref();
     let conversed = agent.filter(|id| {
         state.agents().get(*id).is_some_and(|agent| agent.definition.is_some() && agent.turn > 0)
@@ -38,7 +46,7 @@ pub(super) fn steps(
     let part = |what: &str, name: &str| word(&format!("{id}/{what}{}", names.shown(name)));
     let why = match conversed {
         Some(agent) => format!("callsheet show{flags} {} --transcript", part("@", agent.as_str())),
-        None => format!("callsheet show{flags} {}", part("", name.as_str())),
+        None => format!("callsheet show{flags} {}", part("", shown.as_str())),
     };
     let is_read_at_once = run.size() <= READ_AT_ONCE;
     let seq = is_read_at_once.then(|| fork_points::before_failure(&**run, name).ok().flatten());

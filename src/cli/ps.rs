@@ -17,6 +17,7 @@ use crate::printable;
 use crate::report::{self, Row};
 use crate::show;
 use crate::show::names::cut_middle;
+use crate::spending::Spending;
 
 pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     let runs = match project.listed() {
@@ -182,13 +183,15 @@ fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> Str
     );
     for row in rows {
         let state = paint.state(&row.state, &format!("{:9}", row.state));
-        let turn = row.turn.filter(|turn| *turn > 0).map(|turn| turn.to_string());
+        let turn = row.inclusive.map_or(row.turn.map(u64::from), |all| Some(all.turns));
+        let turn = turn.filter(|turn| *turn > 0).map(|turn| turn.to_string());
+        let spending = spending(row);
         let line = format!(
             "{}  {state}  {:>4}  {:>6}  {:>6}  {:>8}  {:>4}",
             fitted(&name(row), widest),
             turn.unwrap_or_default(),
-            report::short(row.spending.usage.context()),
-            report::short(row.spending.usage.output),
+            report::short(spending.usage.context()),
+            report::short(spending.usage.output),
             cost(row),
             row.age_s.map(age).unwrap_or_default(),
         );
@@ -197,10 +200,16 @@ fn tree(rows: &[Row], ids: &ShortIds, paint: Paint, width: Option<usize>) -> Str
     text
 }
 
+/// Returns what a row shows as spent: of a fan-out with its instances.
+fn spending(row: &Row) -> Spending {
+    row.inclusive.map_or(row.spending, |all| all.spending)
+}
+
 /// Returns the cost of a row. A plus says that requests may have cost more, whose end nobody knows.
 fn cost(row: &Row) -> String {
-    let more = if row.spending.unsettled.requests > 0 { "+" } else { "" };
-    let cost = row.spending.cost_usd().filter(|cost| *cost > 0.0 || !more.is_empty());
+    let spending = spending(row);
+    let more = if spending.unsettled.requests > 0 { "+" } else { "" };
+    let cost = spending.cost_usd().filter(|cost| *cost > 0.0 || !more.is_empty());
     cost.map(|cost| match cost < 10.0 {
         true => format!("${cost:.4}{more}"),
         false => format!("${cost:.2}{more}"),

@@ -49,7 +49,9 @@ fn each_item_of_a_list_gets_a_task_of_its_own() {
     let names: Vec<_> = rows.iter().filter(|r| r["kind"] == "task").map(|r| &r["name"]).collect();
     assert_eq!(names, ["files", "review", "review[0]", "review[1]", "review[2]", "report"]);
     assert!(done.err.contains("attempt 1, by review[1], for src/a.rs\n"), "{}", done.err);
-    assert!(done.out.lines().any(|line| line.ends_with("  3 instances")), "{}", done.out);
+    let line = done.out.lines().find(|line| line.starts_with("review  ")).expect("a line");
+    assert!(line.contains("  3 instances: 3 turns, ") && line.contains(" tokens in, "), "{line}");
+    the_parent_shows_what_its_instances_used(&desk);
     // People read the keys, and may type them; programs read the numbers, and the key beside.
     for text in [&done.out, &done.err, &desk.good(&["ps", "--tree", "-a"]), &desk.good(&["cost"])] {
         assert!(text.contains("review[src/a.rs]") && !text.contains("review[1] "), "{text}");
@@ -86,6 +88,37 @@ fn each_item_of_a_list_gets_a_task_of_its_own() {
     let log = desk.runs()[0].join("agents/review[0].log");
     assert!(log.exists(), "{}", log.display());
     desk.good(&["cancel", "desk/review[0]"]);
+}
+
+/// The fan-out `review` calls no model itself; what its instances used counts once in every total.
+fn the_parent_shows_what_its_instances_used(desk: &Desk) {
+    let used = |part: &Value| {
+        let usage = part.get("usage").unwrap_or(part);
+        let sum = |keys: &[&str]| keys.iter().filter_map(|key| usage[*key].as_u64()).sum::<u64>();
+        (sum(&["input", "cache_read", "cache_write"]), sum(&["output"]))
+    };
+    let costs = desk.json(&["cost", "--json"]);
+    let cost = |name: &str| costs.iter().find(|row| row["name"] == name).expect("a row").clone();
+    let instances = ["review[0]", "review[1]", "review[2]"].map(|name| used(&cost(name)["own"]));
+    let all = instances.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert!(all.0 > 0 && all.1 > 0, "{costs:?}");
+    let parent = cost("review");
+    assert_eq!((used(&parent["own"]), used(&parent["inclusive"])), ((0, 0), all));
+    let rows = desk.json(&["ps", "-a", "--json"]);
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).expect("a row").clone();
+    assert_eq!((used(&row("desk")), used(&row("review"))), (all, (0, 0)));
+    assert_eq!(used(&row("review")["inclusive"]), all);
+    assert_eq!(row("review")["inclusive"]["turns"], 3);
+    let report = desk.json(&["report", "--format", "json"]).remove(0);
+    assert_eq!((used(&report), used(&report["tasks"][1]["inclusive"])), (all, all));
+    let tree = desk.good(&["ps", "-a", "--tree"]);
+    let line = tree.lines().find(|line| line.trim().starts_with("review ")).expect("a line");
+    let cells: Vec<_> = line.split_whitespace().collect();
+    assert_eq!(cells[..5], ["review", "completed", "3", &all.0.to_string(), &all.1.to_string()]);
+    let text = desk.good(&["cost"]);
+    let total = text.lines().find(|line| line.starts_with("total")).expect("a total");
+    assert_eq!(total.split_whitespace().nth(1), Some(&*all.0.to_string()), "{text}");
+    assert!(desk.good(&["report"]).contains("its instances used 3 turns, "));
 }
 
 #[test]

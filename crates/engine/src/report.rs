@@ -7,6 +7,7 @@ pub mod evidence;
 pub mod fold;
 mod folded_rows;
 pub mod for_others;
+mod inclusive;
 pub mod next_request;
 mod rows;
 mod summary;
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task, unsettled};
 pub use self::folded_rows::folded_rows;
+pub use self::inclusive::Inclusive;
 pub use self::rows::{Row, rows, unread_row};
 pub use self::summary::{summary, undone, untold, untold_in_short};
 use crate::event::{PauseCause, Record, RunStatus};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 
 use super::agents_in_order;
+use super::inclusive::of_fan_outs;
 use crate::id::Name;
 use crate::run_state::RunState;
 use crate::show::names::Names;
@@ -81,7 +82,8 @@ pub fn cost_by_agent(state: &RunState) -> Vec<CostRow> {
     rows.collect()
 }
 
-/// Returns the cost of each task. Its own calls are those of its main agents.
+/// Returns the cost of each task. Its own calls are those of its main agents; a task that fans out has those of its
+/// instances below it.
 #[must_use]
 pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
     let mut sums: HashMap<&Name, (Spending, Spending)> = HashMap::new();
@@ -90,9 +92,10 @@ pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
         *own += agent.own;
         *inclusive += agent.inclusive;
     }
-    let names = Names::of(state);
+    let (names, fan_outs) = (Names::of(state), of_fan_outs(state));
     let rows = state.tasks().map(|(name, _)| {
         let (own, inclusive) = sums.get(name).copied().unwrap_or_default();
+        let inclusive = fan_outs.get(name.as_str()).map_or(inclusive, |all| all.spending);
         let (key, shown) = (names.key(name.as_str()), names.shown(name.as_str()));
         let (key, shown) = (key.map(str::to_owned), shown.into_owned());
         CostRow { by: "task", name: name.to_string(), key, shown, own, inclusive }

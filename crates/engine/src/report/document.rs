@@ -16,6 +16,7 @@ use serde::Serialize;
 pub use self::story::{Retry, Story, Wait};
 use super::evidence::{Evidence, TaskEvidence};
 use super::for_others::ForOthers;
+use super::inclusive::{Inclusive, of_fan_outs};
 use super::{agents_in_order, cost_by_model, rows, run_word, unsettled};
 use crate::event::RunCreated;
 use crate::failure::Failure;
@@ -158,6 +159,9 @@ pub struct TaskReport {
     pub usage: Usage,
     /// Their cost in US dollars; absent if a model has no price.
     pub cost_usd: Option<f64>,
+    /// What it used with its instances, if it fans out; absent for other tasks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inclusive: Option<Inclusive>,
     /// Its output.
     pub output: Option<Output>,
     /// Text that the last attempt had written when it failed.
@@ -334,7 +338,7 @@ fn tasks(
     for (id, agent) in agents_in_order(state) {
         agents.entry(&agent.task).or_default().push((id, agent));
     }
-    let rows = rows(state, live, now_ms);
+    let (rows, fan_outs) = (rows(state, live, now_ms), of_fan_outs(state));
     let mut waits: HashMap<_, _> = rows
         .into_iter()
         .filter(|row| row.kind == "task")
@@ -364,6 +368,7 @@ fn tasks(
             waiting_for: waits.remove(name.as_str()).flatten(),
             usage: spending.usage,
             cost_usd: spending.cost_usd(),
+            inclusive: fan_outs.get(name.as_str()).copied(),
             output: task.output.clone(),
             partial: partial.filter(|_| task.output.is_none()),
             error: task.failure.clone(),

@@ -64,10 +64,11 @@ fn grouped<K: Eq + Hash>(keys: impl Iterator<Item = K>) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Returns the name without the number at its end: `review` of `review[3]`, `t` of `t003`.
+/// Returns the name without the number at its end: `review[` of `review[3]`, which is not the `review` that fanned
+/// out, and `t` of `t003`.
 fn stem(name: &str) -> &str {
     match instance(name) {
-        Some((stem, _)) => stem,
+        Some((task, _)) => &name[..=task.len()],
         None => name.trim_end_matches(|c: char| c.is_ascii_digit()),
     }
 }
@@ -161,10 +162,17 @@ mod tests {
             many[n].1 = "failed";
         }
         many.push(done("report".to_owned()));
+        // The task that fanned out is no instance.
+        many.push(done("r".to_owned()));
         let named = |label: &str, count| (label.to_owned(), count);
         assert_eq!(
             folded(&many),
-            [named("r[0..2,4..6,8..9999]", 9_998), named("r[3,7]", 2), named("report", 1)]
+            [
+                named("r[0..2,4..6,8..9999]", 9_998),
+                named("r[3,7]", 2),
+                named("report", 1),
+                named("r", 1)
+            ]
         );
         // Every second one: the ranges end.
         for n in (0..10_000).step_by(2) {

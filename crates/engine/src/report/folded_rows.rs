@@ -65,6 +65,7 @@ fn shared(parts: Vec<Vec<Row>>, depth: usize) -> Vec<Row> {
                 .unwrap_or("mixed")
                 .to_owned(),
             turn: None,
+            inclusive: None,
             spending: heads.iter().map(|row| row.spending).sum::<Spending>(),
             age_s: None,
             waiting_for: Some(format!("{} {noun}{waits}", fold::count(heads.len()))),
@@ -107,6 +108,7 @@ mod tests {
             state: state.to_owned(),
             turn: None,
             spending: Spending::default(),
+            inclusive: None,
             age_s: None,
             waiting_for: None,
             shortfalls: Shortfalls::default(),

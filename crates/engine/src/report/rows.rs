@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::inclusive::{Inclusive, of_fan_outs};
 use super::{agents_in_order, run_word, untold_in_short};
 use crate::id::{AgentId, Name};
 use crate::plan::{Standing, TaskState};
@@ -38,6 +39,8 @@ pub struct Row {
     pub turn: Option<u32>,
     /// The spending: for a run and a task with all their agents, for an agent only its own.
     pub spending: Spending,
+    /// What a task that fans out used with its instances.
+    pub inclusive: Option<Inclusive>,
     /// Seconds since the last activity; absent if nothing is active.
     pub age_s: Option<f64>,
     /// The thing that it waits for.
@@ -60,7 +63,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row as `ps --json` prints it. Only an instance of a fan-out has a `key`.
+    /// Returns the row as `ps --json` prints it. Only an instance of a fan-out has a `key`, and only a
+    /// task that fans out what it used with its instances, `inclusive`.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut value = json!({
@@ -82,6 +86,9 @@ impl Row {
         if let Some(key) = &self.key {
             value["key"] = json!(key);
         }
+        if let Some(inclusive) = &self.inclusive {
+            value["inclusive"] = inclusive.json();
+        }
         value
     }
 }
@@ -91,7 +98,7 @@ impl Row {
 pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
     let workflow = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
-    let names = Names::of(state);
+    let (names, fan_outs) = (Names::of(state), of_fan_outs(state));
     let is_done = |task: &TaskStatus| task.standing() == Standing::Done;
     let done = state.tasks().filter(|(_, task)| is_done(task)).count();
     let mut rows = vec![Row {
@@ -104,6 +111,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         state: run_word(state, live).to_owned(),
         turn: None,
         spending: state.spending(),
+        inclusive: None,
         age_s: live.then(|| age(now_ms, state.last_ms())),
         waiting_for: waiting_for(state).filter(|_| live),
         shortfalls: state.shortfalls(),
@@ -128,7 +136,8 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         let before = planned.get(name).copied().unwrap_or_default();
         let waits = waiting_task(state, before, (name, task), now_ms)
             .filter(|_| live || state.question_of_task(name).is_some());
-        rows.push(task_row((state, &names), &run, (name, task), own, waits, live, now_ms));
+        let row = task_row((state, &names), &run, (name, task), own, waits, live, now_ms);
+        rows.push(Row { inclusive: fan_outs.get(name.as_str()).copied(), ..row });
         let row = |(id, agent): &(&AgentId, &AgentStatus)| {
             agent_row((state, &names), &run, id, agent, live, now_ms)
         };
@@ -157,6 +166,7 @@ pub fn unread_row(run: String, state: &RunState, word: &str, why: String) -> Row
         state: word.to_owned(),
         turn: None,
         spending: state.spending(),
+        inclusive: None,
         age_s: None,
         waiting_for: Some(why),
         shortfalls: Shortfalls::default(),
@@ -198,6 +208,7 @@ fn task_row(
         state: task.state.as_str().to_owned(),
         turn: None,
         spending: agents.iter().map(|(_, agent)| agent.own).sum(),
+        inclusive: None,
         age_s: last.filter(|_| live && !task.state.is_end()).map(|last| age(now_ms, last)),
         waiting_for,
         shortfalls,
@@ -287,6 +298,7 @@ fn agent_row(
         state: word.to_owned(),
         turn: Some(agent.turn),
         spending: agent.own,
+        inclusive: None,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
         waiting_for: asked.or_else(|| waits.filter(|_| live)),
         shortfalls: agent.shortfalls.clone(),

@@ -8,7 +8,9 @@ use super::evidence::{Evidence, TaskEvidence};
 use super::fold::{self, Group};
 use super::folded_rows::rank;
 use super::for_others;
+use super::inclusive::{Inclusive, of_fan_outs};
 use super::{short, status_word};
+use crate::id::Name;
 use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::notices::GivenUp;
@@ -108,6 +110,8 @@ fn tasks(state: &RunState, names: &Names, evidence: &Evidence) -> String {
             (name.as_str(), (task.state.as_str(), task.failure.as_ref().map(|f| f.kind)))
         })
         .collect();
+    let fan_outs = of_fan_outs(state);
+    let used = |name: &Name| fan_outs.get(name.as_str()).and_then(Inclusive::words);
     let mut groups = fold::fold(&keys);
     // One that stands alone has the name that people know.
     for group in groups.iter_mut().filter(|group| group.members.len() == 1) {
@@ -123,13 +127,13 @@ fn tasks(state: &RunState, names: &Names, evidence: &Evidence) -> String {
             let same = fold::same(members.iter().map(|at| tasks[*at].1.state));
             let word = if same.is_some() { word } else { "mixed" };
             let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
-            let note = failure.and_then(|_| note(task)).unwrap_or_default();
+            let note = failure.and_then(|_| note(task, None)).unwrap_or_default();
             let many = format!("{} tasks", fold::count(members.len()));
             push_line(&mut text, &format!("{label}  {word:9}  {many:>8}  {note}"));
             continue;
         }
         let took = task.started_ms.map(|_| seconds(task.whole.taken(state.reading())));
-        let (took, note) = (took.unwrap_or_default(), note(task).unwrap_or_default());
+        let (took, note) = (took.unwrap_or_default(), note(task, used(name)).unwrap_or_default());
         push_line(&mut text, &format!("{label}  {word:9}  {took:>8}  {note}"));
         let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
         if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
@@ -199,13 +203,14 @@ pub(super) fn seconds(time: Duration) -> String {
 }
 
 /// Returns a task's result in one line: the last line of its output, or the reason why there is
-/// none.
-pub(super) fn note(task: &TaskStatus) -> Option<String> {
+/// none. `used` is what a fan-out used with its instances.
+fn note(task: &TaskStatus, used: Option<String>) -> Option<String> {
     let result = match task.state {
         // The output of a fan-out is a list for programs.
         TaskState::Completed | TaskState::Reused if !task.instances.is_empty() => {
             let count = task.instances.len();
-            format!("{count} instance{}", if count == 1 { "" } else { "s" })
+            let used = used.map(|used| format!(": {used}")).unwrap_or_default();
+            format!("{count} instance{}{used}", if count == 1 { "" } else { "s" })
         }
         TaskState::Completed | TaskState::Reused => {
             let text = &task.output.as_ref()?.text;

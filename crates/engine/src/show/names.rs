@@ -1,7 +1,7 @@
 //! The names by which people know the instances of fan-outs: `count[f7.txt]` for the recorded `count[6]`.
 //!
-//! Pure. Owns both directions: what is shown for a recorded name, and which recorded name a person means. A key that
-//! could be mistaken for another instance is not shown; then the number stays.
+//! Pure. Owns both directions: what is shown for a recorded name, and which recorded name a person means. The number
+//! stays where the key could be mistaken for another instance, and where it is the hash of an item, which says less.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,6 +13,9 @@ use crate::run_state::RunState;
 
 /// The most characters of a key in a name: most paths, in half a row of a terminal. A longer one is cut in the middle.
 const WIDEST_KEY: usize = 40;
+
+/// The digits of a key that is the hash of an item (`run_machine/items.rs`).
+const HASH: usize = 16;
 
 /// The keys of the fan-outs of a run.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +57,12 @@ impl Names {
         }
         // A number within the list is the name of an instance, perhaps of another one.
         let is_place = |label: &str| label.parse::<usize>().is_ok_and(|at| at < labelled.len());
+        let is_hash = |label: &str| {
+            label.len() == HASH && label.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
         let is_clear = |label: &str| {
-            !label.trim().is_empty() && counts.get(label) == Some(&1) && !is_place(label)
+            let is_alone = counts.get(label) == Some(&1);
+            is_alone && !label.trim().is_empty() && !is_place(label) && !is_hash(label)
         };
         let item = |(key, label): &(&str, Cow<'_, str>)| Item {
             key: (*key).to_owned(),
@@ -185,10 +192,11 @@ mod tests {
 
     #[test]
     fn a_key_that_could_mean_another_instance_leaves_the_number() {
+        const HASHED: &str = "0123456789abcdef";
         let same = format!("{}1{}", "x".repeat(30), "y".repeat(30));
         let alike = format!("{}2{}", "x".repeat(30), "y".repeat(30));
-        let names = names(&["1", "", "  ", &same, &alike, "1234", "05", "twice", "twice"]);
-        for number in [0, 1, 2, 3, 4, 6, 7, 8] {
+        let names = names(&["1", "", "  ", &same, &alike, "1234", "05", "twice", "twice", HASHED]);
+        for number in [0, 1, 2, 3, 4, 6, 7, 8, 9] {
             let name = format!("count[{number}]");
             assert_eq!(names.shown(&name), name);
         }
@@ -197,5 +205,6 @@ mod tests {
         // A number is the place in the list before it is a key.
         assert_eq!(names.recorded("count[1]"), "count[1]");
         assert_eq!(names.recorded(&format!("count[{alike}]")), "count[4]");
+        assert_eq!(names.recorded(&format!("count[{HASHED}]")), "count[9]");
     }
 }

@@ -12,6 +12,7 @@ use crate::report::evidence::{FileEvidence, TaskEvidence, TestRun};
 use crate::report::fold::{self, Group};
 use crate::report::folded_rows::rank;
 use crate::report::for_others::INCOMPLETE;
+use crate::report::inclusive::Inclusive;
 use crate::report::{short, undone};
 
 /// The most tasks that have a section of their own.
@@ -189,11 +190,17 @@ fn table(document: &Document) -> Block {
         .collect();
     let row = |Group { label, members }: Group| {
         let of: Vec<_> = members.iter().map(|at| tasks[*at]).collect();
+        // A fan-out is shown with its instances; in a sum with them it would count twice.
+        let alone = match of.as_slice() {
+            [task] => task.inclusive,
+            _ => None,
+        };
         let usage = of.iter().fold(Usage::default(), |mut sum, task| {
             sum += task.usage;
             sum
         });
         let cost: Option<f64> = of.iter().map(|task| task.cost_usd).sum();
+        let (usage, cost) = alone.map_or((usage, cost), |all| (all.usage, all.cost_usd));
         let state = fold::same(of.iter().map(|task| task.state)).unwrap_or("mixed");
         let longest = of.iter().filter_map(|task| task.took_s).fold(None, |longest, took| {
             Some(longest.map_or(took, |longest: f64| longest.max(took)))
@@ -254,6 +261,8 @@ fn section(document: &Document, task: &TaskReport, page: &mut Vec<Block>) {
     if let Some(evidence) = &task.evidence {
         proof(evidence, &mut lines);
     }
+    let used = task.inclusive.as_ref().and_then(Inclusive::words);
+    lines.extend(used.map(|used| vec![plain(format!("its instances used {used}"))]));
     lines.extend(undone(&task.shortfalls).map(|text| vec![plain("left undone: "), foreign(text)]));
     let children: Vec<_> = task.agents.iter().filter(|agent| agent.parent.is_some()).collect();
     lines.extend(children.iter().take(LISTED).map(|agent| child(document, agent)));
