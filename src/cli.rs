@@ -136,7 +136,7 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
         false => (Stream::Out, Exit::Done),
     };
     let mut error = Arguments::try_parse_from(shown).err().unwrap_or(error);
-    let help = help_for(&mut error);
+    let help = help_for_verb(&mut error).or_else(|| help_for(&mut error));
     let shown = error.render();
     let mut text = match stream.is_coloured() {
         true => stream::with_colours(&shown.ansi().to_string()),
@@ -150,6 +150,36 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
 
 /// Flags by which other programs say what they would do, and do nothing.
 const DRY: [&str; 5] = ["--dry-run", "--dryrun", "--dry", "--what-if", "--noop"];
+
+/// Verbs of other programs, with what does the same here.
+const FOREIGN_VERBS: [(&[&str], &str); 5] = [
+    (
+        &["retry", "rerun", "restart"],
+        "`callsheet resume RUN --retry-failed` begins again what failed; `--retry-failed TASK` one task",
+    ),
+    (
+        &["stop", "kill", "abort"],
+        "`callsheet cancel RUN` ends a run, and RUN/TASK a task of it; Ctrl-C in its terminal, or SIGTERM to its process, \
+         pauses it",
+    ),
+    (&["continue", "unpause"], "`callsheet resume RUN` goes on where a run was stopped"),
+    (&["list", "ls", "runs"], "`callsheet ps -a` lists all runs"),
+    (
+        &["start", "validate", "lint"],
+        "`callsheet check` finds mistakes, and `callsheet run` launches the graph",
+    ),
+];
+
+/// Returns the advice for a verb of other programs, in place of the one of the parser.
+fn help_for_verb(error: &mut clap::Error) -> Option<&'static str> {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let (_, help) = FOREIGN_VERBS.iter().find(|(verbs, _)| verbs.contains(&verb.as_str()))?;
+    // It proposes verbs that only look alike.
+    error.remove(ContextKind::SuggestedSubcommand);
+    Some(help)
+}
 
 /// Returns the advice for a flag of other programs, in place of the one of the parser.
 fn help_for(error: &mut clap::Error) -> Option<&'static str> {

@@ -63,6 +63,7 @@ pub(super) enum Verb {
     #[command(visible_alias = "logs")]
     Tail(Tail),
     /// List runs, tasks and agents
+    #[command(visible_alias = "status")]
     Ps(Ps),
     /// Show one run, task or agent in full
     Show(Show),

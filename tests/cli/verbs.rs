@@ -453,7 +453,7 @@ fn the_help_names_every_verb() {
       trust        Say what a configuration wants that nobody would expect of a project, and remember
                    that you trust it
       tail         Print the agents' logs, live or after the fact [alias: logs]
-      ps           List runs, tasks and agents
+      ps           List runs, tasks and agents [alias: status]
       show         Show one run, task or agent in full
       report       Report what a run did, with what stands behind each task: the morning after
       graph        Draw the task graph
@@ -555,4 +555,24 @@ fn a_second_run_beside_one_at_work_is_named_and_refused_where_the_file_says_so()
     assert_eq!(desk.call(&["run", "--also"]).code, 0);
     drop(live);
     assert_eq!(desk.call(&["run"]).code, 0, "nothing is at work any more");
+}
+
+#[test]
+fn verbs_of_other_programs_are_known_or_lead_on() {
+    let (desk, _) = ran(0);
+    assert_eq!(desk.good(&["status", "-a"]), desk.good(&["ps", "-a"]));
+    assert_eq!(desk.good(&["logs"]), desk.good(&["tail"]));
+    for (verb, says) in [
+        ("retry", "callsheet resume RUN --retry-failed"),
+        ("stop", "callsheet cancel RUN"),
+        ("continue", "callsheet resume RUN"),
+        ("list", "callsheet ps -a"),
+        ("validate", "callsheet check"),
+    ] {
+        let refused = desk.call(&[verb]);
+        assert_eq!(refused.code, 2, "{verb}: {}", refused.err);
+        assert!(refused.err.contains(says) && !refused.err.contains("similar"), "{}", refused.err);
+    }
+    // One that nobody knows gets the advice of the parser.
+    assert!(desk.call(&["shwo"]).err.contains("similar"));
 }
