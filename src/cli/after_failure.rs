@@ -15,14 +15,15 @@ const READ_AT_ONCE: u64 = 16 << 20;
 
 /// Returns the commands as lines for the end of a summary; empty if nothing failed.
 pub(super) fn commands(project: &Project, run: &RecordedRun, state: &RunState) -> String {
-    let steps = steps(project, run, state).into_iter();
+    let id = project.short(run);
+    let steps = steps(project, (run, &id), state).into_iter();
     steps.map(|(what, command)| format!("{:13} {command}\n", format!("{what}:"))).collect()
 }
 
-/// Returns the commands, each after its purpose; empty if nothing failed.
+/// Returns the commands, each after its purpose; empty if nothing failed. `id` names the run in them.
 pub(super) fn steps(
     project: &Project,
-    run: &RecordedRun,
+    (run, id): (&RecordedRun, &str),
     state: &RunState,
 ) -> Vec<(&'static str, String)> {
     let failed = |task: &TaskStatus| matches!(task.state, TaskState::Failed | TaskState::Cancelled);
@@ -30,7 +31,7 @@ pub(super) fn steps(
     // A failure says more than a cancellation, which may be its consequence.
     let first = state.tasks().find(|(_, task)| task.state == TaskState::Failed).or(all.next());
     let Some((name, task)) = first else { return Vec::new() };
-    let (id, flags) = (run.name(), project.flags());
+    let flags = project.flags();
     // A fan-out says how many failed, its instance why.
     let is_failed =
         |name: &Name| state.task(name).is_some_and(|task| task.state == TaskState::Failed);

@@ -98,7 +98,7 @@ fn outcome(project: &Project, pending: &Pending, allowed: bool, given: Given) ->
         }
         Given::Left => {
             complain("recorded; no process drives the run, which takes it up when it is resumed:");
-            complain(&format!("  {}", project.resume_command(&pending.run.name())));
+            complain(&format!("  {}", project.resume_command(&project.short(&pending.run))));
             Exit::Done
         }
         Given::Late { by, at_ms, allowed } => late(project, &by, at_ms, allowed),

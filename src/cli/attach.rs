@@ -53,7 +53,7 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
         });
         screen.clear();
         if is_detached && run.is_live() {
-            let (flags, run) = (project.flags(), run.name());
+            let (flags, run) = (project.flags(), project.short(&run));
             complain(&format!("detached; the run goes on: callsheet attach{flags} {run}"));
             return Exit::Done;
         }
@@ -70,7 +70,7 @@ fn ended(project: &Project, run: &RecordedRun) -> Exit {
     if let Some(completed) = state.completed() {
         return drive::ended(project, run, &state, completed, None);
     }
-    let (id, cause) = (run.name(), state.paused_cause());
+    let (id, cause) = (project.short(run), state.paused_cause());
     match state.paused_reason() {
         Some(reason) => complain(&format!("run {id} paused: {reason}")),
         None => complain(&format!("run {id} was stopped: no process drives it")),

@@ -103,7 +103,7 @@ fn cleanup(
         complain(
             "note: nothing is cleaned up: the configuration of the run has mistakes here and now",
         );
-        complain(&format!("  {}", project.resume_command(&run.name())));
+        complain(&format!("  {}", project.resume_command(&project.short(run))));
         return Ok(None);
     };
     let state = stopped.state();
@@ -130,7 +130,7 @@ fn clean_up(project: &Project, run: &RecordedRun, stopped: StoppedRun, config: C
         Ok(RunEnd::Completed(_)) => Exit::Done,
         Ok(RunEnd::Paused(paused)) => {
             complain(&format!("error: the cleanup paused: {}", paused.reason));
-            complain(&format!("  {}", project.resume_command(&run.name())));
+            complain(&format!("  {}", project.resume_command(&project.short(run))));
             Exit::Failed
         }
         Ok(RunEnd::JournalFailed(error)) => refusal::refused(&project.flags(), Some(run), &error),

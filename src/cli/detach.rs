@@ -54,9 +54,9 @@ pub(super) fn run(project: &Project, id: RunId) -> Exit {
     if !run.has_begun() {
         return refused(child);
     }
-    let flags = project.flags();
-    complain(&format!("watch it:     callsheet attach{flags} {id}"));
-    complain(&format!("stop it:      callsheet cancel{flags} {id}"));
+    let (flags, short) = (project.flags(), project.short(&run));
+    complain(&format!("watch it:     callsheet attach{flags} {short}"));
+    complain(&format!("stop it:      callsheet cancel{flags} {short}"));
     say(&format!("{id}\n"))
 }
 

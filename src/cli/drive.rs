@@ -229,6 +229,7 @@ async fn drive_once(
             ended(project, &recorded, state, record, evidence)
         }
         RunEnd::Paused(paused) => {
+            let id = project.short(&recorded);
             let why = format!("run {id} paused: {}", printable::line(&paused.reason));
             complain_in_lines(&folded(&why, Stream::Err));
             let (state, _) = recorded.state(|_| {});
@@ -236,7 +237,7 @@ async fn drive_once(
             if paused.cause == PauseCause::Person && !shown.json {
                 questions::summary(project, &recorded, &state).lines().for_each(complain);
             }
-            complain(&format!("resume with:  {}", project.resume_command(&id.to_string())));
+            complain(&format!("resume with:  {}", project.resume_command(&id)));
             match paused.cause {
                 PauseCause::Person => Exit::Waiting,
                 PauseCause::Failure => Exit::Provider,
@@ -296,7 +297,7 @@ fn summary(
     state: &RunState,
     evidence: Option<Evidence>,
 ) -> String {
-    let id = run.name();
+    let id = project.short(run);
     let text = report::summary(state, evidence.as_ref().unwrap_or(&Default::default()));
     let mut text = folded(&text, Stream::Out);
     let flags = project.flags();

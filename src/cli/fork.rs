@@ -92,7 +92,7 @@ fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
         "`callsheet fork{} {}@SEQ` makes a new run that continues from the end of one of these \
          events:",
         project.flags(),
-        from.name()
+        project.short(&from)
     ));
     Ok(say(&points.iter().map(line).collect::<String>()))
 }

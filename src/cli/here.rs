@@ -61,9 +61,9 @@ pub(super) fn run(project: &Project) -> Exit {
         let (state, _) = run.state(|_| {});
         let live = run.is_live();
         let word = report::run_word(&state, live);
-        text.push_str(&format!("newest run:   {} is {word}\n", run.name()));
+        text.push_str(&format!("newest run:   {} is {word}\n", project.short(run)));
         if report::is_resumable(&state, live) {
-            let command = project.resume_command(&run.name());
+            let command = project.resume_command(&project.short(run));
             text.push_str(&format!("resume it:    {command}\n"));
         }
     }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::short_id::ShortIds;
 use super::times::Times;
 use super::{complain, refusal};
 use crate::config::{self, Outside, Sources, suggest};
@@ -114,6 +115,11 @@ impl Project {
         flags
     }
 
+    /// Returns the id of a run as commands for people name it: the part that no other run here has.
+    pub(super) fn short(&self, run: &RecordedRun) -> String {
+        ShortIds::to_type(self.runs().iter().map(|run| run.name())).of(&run.name())
+    }
+
     /// Returns the command that resumes a run.
     pub(super) fn resume_command(&self, run: &str) -> String {
         format!("callsheet resume{} {run}", self.flags())
@@ -195,8 +201,13 @@ impl Project {
         if let Some(run) = workflow {
             return Ok(run.clone());
         }
-        // Any part that only one id has: people type a beginning, and `ps` prints an end.
-        let found: Vec<_> = runs.iter().filter(|run| run.name().contains(&lower)).collect();
+        // Any part that only one id has: people type a beginning, and commands print an end, which another id may
+        // hold further in front.
+        let ends: Vec<_> = runs.iter().filter(|run| run.name().ends_with(&lower)).collect();
+        let found = match ends.len() {
+            1 => ends,
+            _ => runs.iter().filter(|run| run.name().contains(&lower)).collect(),
+        };
         match found.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {

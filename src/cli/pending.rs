@@ -49,7 +49,7 @@ fn text(project: &Project, pending: &Pending, all: &[Pending]) -> String {
         "{id}  {}  of {} in run {}, for {age} now{}\n",
         asked.kind.as_str(),
         safe(pending.who()),
-        pending.run.name(),
+        project.short(&pending.run),
         until.unwrap_or_default()
     );
     for line in pending.lines() {

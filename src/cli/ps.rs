@@ -26,7 +26,7 @@ pub(super) fn run(project: &Project, verb: &args::Ps) -> Exit {
     };
     let (mut rows, mut worst) = (Vec::new(), Exit::Done);
     for (run, live) in chosen(&runs, verb.all) {
-        let (mut of_run, exit) = rows_of(project, run, live);
+        let (mut of_run, exit) = rows_of(project, run, live, verb.json);
         rows.append(&mut of_run);
         // A run that cannot be read does not hide the others.
         worst = if exit == Exit::Done { worst } else { exit };
@@ -72,7 +72,7 @@ fn needs_somebody(run: &RecordedRun) -> bool {
 }
 
 /// Returns the rows of a run, and the exit code: not [`Exit::Done`] if its journal cannot be read.
-fn rows_of(project: &Project, run: &RecordedRun, live: bool) -> (Vec<Row>, Exit) {
+fn rows_of(project: &Project, run: &RecordedRun, live: bool, as_json: bool) -> (Vec<Row>, Exit) {
     let (mut state, read) = run.state(|_| {});
     state.lose_requests_unless(live);
     // What a live run has acknowledged may be newer than what was just read.
@@ -86,10 +86,11 @@ fn rows_of(project: &Project, run: &RecordedRun, live: bool) -> (Vec<Row>, Exit)
                 first.waiting_for = Some(format!("the supervisor: {busy}"));
             }
             if let (Some(first), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
+                let id = if as_json { run.name() } else { project.short(run) };
                 let is_answered = questions::of_run(run, &state).is_empty();
                 first.waiting_for = Some(match is_answered {
-                    true => project.resume_command(&first.run),
-                    false => format!("callsheet pending{} {}", project.flags(), first.run),
+                    true => project.resume_command(&id),
+                    false => format!("callsheet pending{} {id}", project.flags()),
                 });
             }
             return (rows, Exit::Done);

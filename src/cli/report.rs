@@ -88,7 +88,7 @@ fn next(
         let answer = asks.then(|| ("what waits for you", format!("callsheet pending{flags} {id}")));
         answer.into_iter().chain([("go on", project.resume_command(&id))]).collect()
     } else {
-        match after_failure::steps(project, run, state) {
+        match after_failure::steps(project, (run, &id), state) {
             steps if steps.is_empty() => {
                 vec![("its answers in full", format!("callsheet show{flags} {id}"))]
             }

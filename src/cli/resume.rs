@@ -271,7 +271,7 @@ fn advise_to_accept(project: &Project, run: &RecordedRun, created: &RunCreated, 
         complain(&format!(
             "help: this is the configuration that the run recorded; `{} --accept-changes` resumes \
              with {} as it is now",
-            project.resume_command(&run.name()),
+            project.resume_command(&project.short(run)),
             sources.file.display()
         ));
     }
@@ -288,7 +288,7 @@ fn finished(
     complain(&match state.retry(&[]).is_ok_and(|retry| !retry.tasks.is_empty()) {
         true => format!(
             "the run has ended; `{} --retry-failed` begins again what failed",
-            project.resume_command(&run.name())
+            project.resume_command(&project.short(run))
         ),
         false => "the run has ended: nothing is left to do".to_owned(),
     });

@@ -80,8 +80,8 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         complain(&format!(
             "note: run {} did not complete and holds {results}: `--reuse` takes those whose task is \
              unchanged, and `{} --retry-failed` continues that run",
-            run.name(),
-            project.resume_command(&run.name())
+            project.short(run),
+            project.resume_command(&project.short(run))
         ));
     }
     let reuse = newest.map(|(run, ..)| run).filter(|_| verb.reuse);
@@ -115,7 +115,7 @@ fn beside_others(project: &Project, config: &Config, json: bool) -> Result<(), E
     };
     let Some(other) = project.runs().into_iter().find(is_same) else { return Ok(()) };
     let name = printable::line(&config.name).into_owned();
-    let at_work = format!("`{name}` is at work already: run {}", other.name());
+    let at_work = format!("`{name}` is at work already: run {}", project.short(&other));
     let flags = project.flags();
     if config.limits.one_at_a_time {
         complain(&format!("error: {at_work}, and `one_at_a_time` allows no other"));

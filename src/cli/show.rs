@@ -162,7 +162,7 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
             text.push_str(&folded(&paused, Stream::Out));
         }
         if report::is_resumable(state, live) {
-            let command = project.resume_command(&created.run.to_string());
+            let command = project.resume_command(&project.short(run));
             text.push_str(&format!("resume with:  {command}\n\n"));
         }
         let rows = report::folded_rows(report::rows(state, live, stamp::now_ms()));

@@ -10,7 +10,7 @@ use crate::support::provider::Provider;
 fn told(desk: &Desk, done: &Done) -> String {
     let root = desk.path().canonicalize().expect("it exists");
     let varies = [
-        (r"[0-9a-f]{8}-[0-9a-f-]{27}", "RUN"),
+        (r"\b[0-9a-f]{8}(-[0-9a-f-]{27})?\b", "RUN"),
         (r"RUN@\d+", "RUN@N"),
         (r"\d+\.\d s", "0.0 s"),
         (r"[\d.]+k? tokens in, [\d.]+k? out(, \$[\d.]+)?", "TOKENS"),

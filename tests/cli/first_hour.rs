@@ -10,7 +10,7 @@ fn settled(desk: &Desk, text: &str) -> String {
     let mut text = text.to_owned();
     for run in desk.runs() {
         let id = run.file_name().expect("a name").to_string_lossy().into_owned();
-        text = text.replace(&id, "RUN");
+        text = text.replace(&id, "RUN").replace(&id[id.len() - 8..], "RUN");
     }
     let varies = [
         (r"(?m)^[0-9a-f]{4} ", "beef "),
@@ -175,7 +175,8 @@ fn a_miss_suggests() {
 
 /// A text with ids, event numbers and durations replaced.
 fn without_ids(text: &str) -> String {
-    let varies = [(r"[0-9a-f]{8}-[0-9a-f-]{27}", "RUN"), (r"@\d+", "@N"), (r"\d+\.\d s", "0.0 s")];
+    let varies =
+        [(r"\b[0-9a-f]{8}(-[0-9a-f-]{27})?\b", "RUN"), (r"@\d+", "@N"), (r"\d+\.\d s", "0.0 s")];
     varies.iter().fold(text.to_owned(), |text, (what, word)| {
         let what = regex::Regex::new(what).expect("an expression");
         what.replace_all(&text, regex::NoExpand(word)).into_owned()

@@ -130,7 +130,11 @@ fn a_detached_run_is_attached_to_and_left_alone() {
     assert_eq!(detached.code, 0, "{}", detached.err);
     let id = detached.out.trim().to_owned();
     assert!(desk.runs().pop().expect("a run").ends_with(&id), "{id}");
-    assert!(detached.err.contains(&format!("callsheet attach {id}")), "{}", detached.err);
+    assert!(
+        detached.err.contains(&format!("callsheet attach {}\n", &id[id.len() - 8..])),
+        "{}",
+        detached.err
+    );
     let mut terminal = Terminal::start(&desk, 80, &["attach"]);
     terminal.until("tasks 0/1 done, 1 running");
     terminal.types("\x03");

@@ -65,10 +65,16 @@ fn id(desk: &Desk) -> String {
     run.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
+/// The part of an id that commands for people name.
+fn short(id: &str) -> &str {
+    &id[id.len() - 8..]
+}
+
 /// A text with what differs from run to run replaced by words of the same width.
 fn redacted(desk: &Desk, text: &str) -> String {
     let root = desk.path().canonicalize().expect("it exists");
     let text = text.replace(&*root.to_string_lossy(), "DIR").replace(&id(desk), "RUN");
+    let text = text.replace(short(&id(desk)), "RUN");
     let varies = [
         (r"\d+\.\d s", "0.0 s"),
         (r"[\d.]+k? tokens in, [\d.]+k? out, \$[\d.]+", "1 tokens in, 2 out, $3"),
