@@ -83,7 +83,6 @@ pub struct ToolContext {
     /// Time limit of the call.
     pub timeout: Duration,
     /// The longest one that a call may ask for instead.
-    #[doc(hidden)]
     pub longest: Duration,
     /// Time that a process has to end after the polite signal (SIGTERM).
     #[doc(hidden)]

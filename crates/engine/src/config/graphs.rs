@@ -19,7 +19,7 @@ use super::raw::{Header, Settings};
 use super::shape::Section;
 use super::templates::{Language, Scope};
 use super::tree::Places;
-use super::{Setting, agents, check_header, idle, overrides, tasks};
+use super::{Setting, agents, header, idle, overrides, tasks};
 use crate::id::Name;
 use crate::spec::acceptance::CheckWork;
 use crate::spec::sub_graph::SubGraph;
@@ -132,7 +132,7 @@ impl Reader<'_> {
         }
         Check::new(self.places, self.problems, idle(self.sources)).file(&tree);
         let start = Place::start(&text);
-        check_header(&Header::read_keys(&tree, self.places), &start, self.problems);
+        header::check(&Header::read_keys(&tree, self.places), &start, self.problems);
         let mut whole = self.main.clone();
         whole.retain(|key, _| !OWN.contains(&key.as_str()));
         whole.extend(tree.clone().into_iter().filter(|(key, _)| OWN.contains(&key.as_str())));

@@ -238,6 +238,8 @@ tasks.name = { agent = "name", prompt = "P" }
             ("inputs", "default") => "",
             ("inputs", "pattern") => "default = 'A-1'",
             ("inputs", _) => "default = 'a'",
+            ("notify.webhook", "url") => "",
+            ("notify.webhook", _) => "url = 'https://x.example/hook'",
             ("tasks.approval", "message") => "",
             ("tasks.approval", "on_timeout") => "message = 'M'\ntimeout = '1h'",
             ("tasks.approval", _) => "message = 'M'",
@@ -325,6 +327,10 @@ tasks.name = { agent = "name", prompt = "P" }
             }
             if let [section @ ("models" | "providers" | "agents"), "NAME", _, ..] = &path[..] {
                 let own = beside(section, "").parse().expect("lines");
+                put(&mut file, &path[..2], own);
+            }
+            if let ["notify", "webhook", _, ..] = &path[..] {
+                let own = beside("notify.webhook", "").parse().expect("lines");
                 put(&mut file, &path[..2], own);
             }
             put(&mut file, &path, entry);

@@ -15,6 +15,8 @@ pub(in crate::config) fn of(name: &str, kind: &Kind) -> Option<String> {
         ("model", Kind::Text(LINE, _)) => r#""claude-sonnet-4-5""#,
         ("pattern", _) => r#""^[A-Z]+-[0-9]+$""#,
         ("base_url", _) => r#""https://models.example.com/v1""#,
+        ("url", Kind::Header(_)) => r#""https://chat.example.com/hook""#,
+        ("webhook", _) => r#"{ url = "https://chat.example.com/hook" }"#,
         ("script", _) => r#""offline/model.toml""#,
         ("retry_on", _) => r#"["rate_limit"]"#,
         ("context_window", _) => "200_000",
