@@ -71,7 +71,7 @@ fn a_hook_can_forbid_a_call_and_never_allow_one() {
         "echo key-of-a-test-1234",
     ];
     let hooks = "deny = ['bash(rule*)']\n[secrets]\nKEY = { env = 'HOOK_KEY' }\n\
-                 [hooks]\npre_tool_use = ['sh', 'policy.sh']\ntimeout = '2s'\n\
+                 [hooks]\npre_tool_use = ['sh', 'policy.sh']\ntimeout = '6s'\n\
                  on_error = 'allow'\npost_tool_use = ['sh', 'after.sh']\n";
     let desk = Desk::offline(&format!("{hooks}{AGENT}"), &calling(&commands));
     desk.write("policy.sh", POLICY);
@@ -136,7 +136,7 @@ fn a_hook_can_forbid_a_call_and_never_allow_one() {
 fn a_judge_that_does_not_work_denies() {
     let commands = ["touch crashed", "touch garbage", "touch hung", "touch flooded", "touch made"];
     let desk = Desk::offline(
-        &format!("[hooks]\npre_tool_use = ['./hooks/policy.sh']\ntimeout = '2s'\n{AGENT}"),
+        &format!("[hooks]\npre_tool_use = ['./hooks/policy.sh']\ntimeout = '6s'\n{AGENT}"),
         &calling(&commands),
     );
     desk.write("hooks/policy.sh", &format!("#!/bin/sh\n{}", POLICY.replace(".seen", "seen.txt")));

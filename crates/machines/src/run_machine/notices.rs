@@ -87,6 +87,11 @@ struct Told {
 }
 
 impl Facts {
+    /// Returns true if nobody is told of anything, and no notice of an earlier process is open.
+    fn has_none(&self) -> bool {
+        self.settings.notices.channels.is_empty() && self.state.notices().open().next().is_none()
+    }
+
     /// Returns what is told of the run as a whole.
     fn told_of_run(&self, kind: NoticeKind, state: &str, text: String) -> Told {
         let parts = [kind.as_str(), state].into_iter().filter(|part| !part.is_empty());
@@ -255,11 +260,14 @@ impl Desk<'_, Notices> {
             // The end that was waited with has not come.
             self.own().until = None;
         }
+        // A run that tells nobody watches nothing.
+        if self.has_none() {
+            return;
+        }
         match &record.event {
             Event::ApprovalAsked(asked) => self.watch_question(asked.id.clone()),
             Event::TaskFailed(_) => {
-                let Some(task) = record.task.clone() else { return };
-                self.watch_failure(task, record.seq);
+                record.task.iter().for_each(|task| self.watch_failure(task.clone(), record.seq));
             }
             Event::RunPaused(paused) if paused.cause == PauseCause::Quota => {
                 let about = self.told_of_run(NoticeKind::Paused, "quota", String::new()).about;
@@ -295,9 +303,8 @@ impl Desk<'_, Notices> {
 
     /// Records what is due, and sends what is recorded.
     pub(super) fn send_what_is_due(&mut self) {
-        let has_none = self.settings.notices.channels.is_empty()
-            && self.state.notices().open().next().is_none();
-        if self.pauses.is_finishing() || has_none || !std::mem::take(&mut self.own().is_touched) {
+        let is_idle = self.pauses.is_finishing() || self.has_none();
+        if is_idle || !std::mem::take(&mut self.own().is_touched) {
             return;
         }
         let mut next: Vec<Duration> = self.own().until.into_iter().collect();
