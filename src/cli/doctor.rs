@@ -75,7 +75,8 @@ impl Row {
 }
 
 pub(super) fn run(project: &Project, verb: &args::Doctor) -> Exit {
-    let mut rows = vec![versions(), kernel(), user_namespaces(), probe(project), wrapper(), room()];
+    let mut rows =
+        vec![versions(), kernel(), user_namespaces(), probe(project), wrapper(), limits()];
     rows.extend(disks(project));
     rows.push(keys(&project.sources()));
     let hinders = rows.iter().any(|row| row.state == State::Error);
@@ -90,7 +91,10 @@ pub(super) fn run(project: &Project, verb: &args::Doctor) -> Exit {
 }
 
 fn document(rows: &[Row], ok: bool) -> serde_json::Value {
-    let row = |Row { check, state, message, help }: &Row| json!({ "check": check, "state": state.word(), "message": message, "help": help });
+    let row = |Row { check, state, message, help }: &Row| {
+        let state = state.word();
+        json!({ "check": check, "state": state, "message": message, "help": help })
+    };
     json!({ "ok": ok, "checks": rows.iter().map(row).collect::<Vec<_>>() })
 }
 
@@ -226,8 +230,8 @@ fn wrapper() -> Row {
     }
 }
 
-fn room() -> Row {
-    let check = "room";
+fn limits() -> Row {
+    let check = "limits";
     match (threads::can_open_files(), threads::have_room()) {
         (Ok(()), Ok(())) => Row::ok(check, "enough open files and threads for a run"),
         (Err(error), _) => Row::not(

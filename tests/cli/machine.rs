@@ -38,7 +38,7 @@ fn a_doctor_names_what_the_machine_gives_and_leaves_nothing() {
         assert!(done.out.contains(row["check"].as_str().expect("a name")), "{}", done.out);
     }
     assert_eq!(row(&document, "keys"), ("ok".to_owned(), "set: OPENAI_API_KEY".to_owned()));
-    for check in ["versions", "kernel", "command wrapper", "room", "disk of runs"] {
+    for check in ["versions", "kernel", "command wrapper", "limits", "disk of runs"] {
         assert_eq!(row(&document, check).0, "ok", "{document:#}");
     }
     if without_sandbox().is_none() {
@@ -60,7 +60,7 @@ fn what_hinders_a_run_is_an_error_of_the_doctor() {
     // A shell takes the open files away.
     let done = desk.shell("ulimit -n 20; callsheet doctor");
     assert_eq!(done.code, 1, "{}{}", done.out, done.err);
-    let line = done.out.lines().find(|line| line.contains("room")).expect("a row");
+    let line = done.out.lines().find(|line| line.contains("limits")).expect("a row");
     assert!(line.starts_with("error") && line.contains("too few open files"), "{}", done.out);
     assert!(done.out.ends_with("something hinders runs on this machine\n"), "{}", done.out);
 }

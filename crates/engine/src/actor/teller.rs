@@ -8,6 +8,7 @@ use serde_json::json;
 use super::services::{Services, Teller};
 use crate::journal::stamp;
 use crate::message::Json;
+use crate::model::webhook::Attempt;
 use crate::printable;
 use crate::run_machine::NotSent;
 use crate::spec::notices::{Channel, NoticeIntended, NoticeKind};
@@ -101,7 +102,7 @@ async fn by_webhook(
     };
     let body = body(services, id, notice, attempt).as_str().to_owned();
     let at_s = stamp::now_ms() / 1_000;
-    let sent = webhook.post(id, attempt, at_s, body).await;
+    let sent = webhook.post(Attempt { id, number: attempt, at_s, body }).await;
     sent.map_err(|refused| NotSent { error: refused.message, is_final: refused.is_final })
 }
 

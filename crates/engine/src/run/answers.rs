@@ -48,8 +48,7 @@ fn proof(run: &dyn RunSource, left: &LeftAnswer, key: &Key) -> io::Result<blake3
 
 /// Returns the folder of the answers that were left.
 fn folder(run: &dyn RunSource) -> io::Result<PathBuf> {
-    let elsewhere = || io::Error::other("the run is on another machine");
-    Ok(run.drivable().ok_or_else(elsewhere)?.answers())
+    Ok(drivable(run).map_err(io::Error::other)?.answers())
 }
 
 /// Refuses a run whose files may not be written: its directory is odd, or on another machine.

@@ -27,7 +27,7 @@ pub use self::place::folders;
 use super::Remote;
 use super::delta_feed::{DeltaFeed, DeltaLine, Parts};
 use crate::id::{AgentId, Name};
-use crate::journal::source::RunSource;
+use crate::journal::source::{RunSource, drivable};
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
@@ -350,8 +350,7 @@ fn ask_within(run: &dyn RunSource, request: &Request, within: Duration) -> io::R
 
 /// Connects to the socket of a run, in whichever folder it is.
 fn connect(run: &dyn RunSource) -> io::Result<net::UnixStream> {
-    let elsewhere = || io::Error::other("the run is on another machine");
-    let dir = run.drivable().ok_or_else(elsewhere)?.folder();
+    let dir = drivable(run).map_err(io::Error::other)?.folder();
     let socket = place::socket_name(dir)?;
     let is_dead = |error: &io::Error| {
         [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind())

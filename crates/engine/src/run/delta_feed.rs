@@ -77,7 +77,8 @@ impl DeltaFeed {
     /// Returns the parts that arrive from now on.
     pub(crate) fn follow(&self, which: Parts) -> Following {
         let texts = (which == Parts::All).then(|| self.texts.subscribe());
-        Following { texts, lines: self.lines.subscribe() }
+        let lines = (which != Parts::None).then(|| self.lines.subscribe());
+        Following { texts, lines }
     }
 
     /// Writes the parts that arrive from now on to a stream, until its reader goes away.
@@ -126,21 +127,25 @@ pub enum Parts {
 #[derive(Debug)]
 pub(crate) struct Following {
     texts: Option<broadcast::Receiver<Arc<DeltaLine>>>,
-    lines: broadcast::Receiver<Arc<DeltaLine>>,
+    lines: Option<broadcast::Receiver<Arc<DeltaLine>>>,
+}
+
+/// Returns the next part of a feed, if that is followed: else none comes.
+async fn next_of(
+    feed: &mut Option<broadcast::Receiver<Arc<DeltaLine>>>,
+) -> Result<Arc<DeltaLine>, RecvError> {
+    match feed {
+        Some(feed) => feed.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Following {
     /// Returns the next part, or how many were missed; `None` once no more can come. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Option<Arc<DeltaLine>> {
-        let texts = async {
-            match &mut self.texts {
-                Some(texts) => texts.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         let next = tokio::select! {
-            next = texts => next,
-            next = self.lines.recv() => next,
+            next = next_of(&mut self.texts) => next,
+            next = next_of(&mut self.lines) => next,
         };
         match next {
             Ok(line) => Some(line),

@@ -282,24 +282,10 @@ impl Transport {
     }
 
     fn disconnected(&self, error: &reqwest::Error) -> ModelError {
-        let error_is_connect = error.is_connect();
-        let what = match error_is_connect {
-            true => "no connection to",
-            false => "the connection broke to",
-        };
-        let mut message = format!("{what} {}", self.origin);
-        let mut cause = std::error::Error::source(error);
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !message.ends_with(&text) {
-                message = format!("{message}: {text}");
-            }
-            cause = error.source();
-        }
-        let certificate = is_certificate_error(error);
-        let error = ModelError::new(ErrorClass::Connection, message);
+        let is_first = error.is_connect() && !self.has_answered.load(Ordering::Relaxed);
         // A certificate that was refused once is refused again.
-        let is_first = error_is_connect && !self.has_answered.load(Ordering::Relaxed);
+        let certificate = is_certificate_error(error);
+        let error = ModelError::new(ErrorClass::Connection, broken(&self.origin, error));
         ModelError {
             should_retry: certificate.then_some(false),
             most_attempts: is_first.then_some(FIRST_CONNECTS),
@@ -387,6 +373,22 @@ fn is_json(response: &Response) -> bool {
 
 fn now_ms() -> i64 {
     jiff::Timestamp::now().as_millisecond()
+}
+
+/// Says that the connection to a server could not be made or broke, with all causes. The error itself would name the
+/// whole address, which may hold a key.
+pub(super) fn broken(origin: &str, error: &reqwest::Error) -> String {
+    let what = if error.is_connect() { "no connection to" } else { "the connection broke to" };
+    let mut message = format!("{what} {origin}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.ends_with(&text) {
+            message = format!("{message}: {text}");
+        }
+        cause = error.source();
+    }
+    message
 }
 
 /// Returns true if the server's certificate was refused. The libraries wrap the error that says so in

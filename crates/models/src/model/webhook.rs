@@ -14,7 +14,7 @@ use ring::hmac;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::http::Key;
+use super::http::{Key, broken};
 
 /// The most addresses of a name that are tried.
 const MOST_ADDRESSES: usize = 8;
@@ -33,6 +33,19 @@ impl fmt::Debug for Webhook {
         // Its path and query are often a key.
         f.debug_struct("Webhook").field("origin", &self.origin()).finish_non_exhaustive()
     }
+}
+
+/// One attempt to post a notice.
+#[derive(Clone, Debug)]
+pub struct Attempt<'a> {
+    /// Id of the notice, the same in every attempt.
+    pub id: &'a str,
+    /// Number of the attempt, from 1.
+    pub number: u32,
+    /// Time of the attempt, in seconds since the Unix epoch.
+    pub at_s: i64,
+    /// The notice, as JSON.
+    pub body: String,
 }
 
 /// The reason why a notice was not taken.
@@ -74,32 +87,19 @@ impl Webhook {
         self.url.origin().ascii_serialization()
     }
 
-    /// Posts a notice, with the time of the attempt in seconds since the Unix epoch.
+    /// Makes an attempt to post a notice.
     ///
     /// # Errors
     /// Returns an error unless the server answers with a status from 200 to 299 in time.
-    pub async fn post(
-        &self,
-        id: &str,
-        attempt: u32,
-        at_s: i64,
-        body: String,
-    ) -> Result<(), NotTaken> {
+    pub async fn post(&self, attempt: Attempt<'_>) -> Result<(), NotTaken> {
         let seconds = self.deadline.as_secs_f64();
         let late =
             || NotTaken::for_now(format!("no answer within {seconds} s from {}", self.origin()));
-        timeout(self.deadline, self.exchange(id, attempt, at_s, body))
-            .await
-            .unwrap_or_else(|_| Err(late()))
+        timeout(self.deadline, self.exchange(attempt)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn exchange(
-        &self,
-        id: &str,
-        attempt: u32,
-        at_s: i64,
-        body: String,
-    ) -> Result<(), NotTaken> {
+    async fn exchange(&self, attempt: Attempt<'_>) -> Result<(), NotTaken> {
+        let Attempt { id, number, at_s, body } = attempt;
         let addresses = self.addresses().await?;
         let client = self.client(&addresses).map_err(|error| self.failed(&error))?;
         let mut headers = HeaderMap::new();
@@ -108,7 +108,7 @@ impl Webhook {
         let signature = self.secret.as_ref().map(|secret| signature(secret.expose(), at_s, &body));
         for (name, value) in [
             ("callsheet-notice-id", Some(id.to_owned())),
-            ("callsheet-notice-attempt", Some(attempt.to_string())),
+            ("callsheet-notice-attempt", Some(number.to_string())),
             ("callsheet-signature", signature),
         ] {
             let Some(value) = value else { continue };
@@ -192,18 +192,7 @@ impl Webhook {
     }
 
     fn failed(&self, error: &reqwest::Error) -> NotTaken {
-        let what = if error.is_connect() { "no connection to" } else { "the connection broke to" };
-        let mut message = format!("{what} {}", self.origin());
-        // The error itself would name the whole address.
-        let mut cause = std::error::Error::source(error);
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !message.ends_with(&text) {
-                message = format!("{message}: {text}");
-            }
-            cause = error.source();
-        }
-        NotTaken::for_now(message)
+        NotTaken::for_now(broken(&self.origin(), error))
     }
 }
 
@@ -271,6 +260,10 @@ mod tests {
     fn webhook(url: &str, allow_private: bool) -> Webhook {
         Webhook::new(url, Some(Key::new("k")), allow_private, Duration::from_secs(2))
             .expect("a URL")
+    }
+
+    fn first() -> Attempt<'static> {
+        Attempt { id: "id", number: 1, at_s: 0, body: "{}".to_owned() }
     }
 
     /// Serves one connection: reads the request up to its body and writes this answer. Returns the URL and the
@@ -358,7 +351,12 @@ mod tests {
         let (url, served) = server("HTTP/1.1 204 No Content\r\n\r\n").await;
         let webhook = webhook(&url, true);
         webhook
-            .post("run-question-1", 3, 1_700_000_000, "{\"a\":1}".to_owned())
+            .post(Attempt {
+                id: "run-question-1",
+                number: 3,
+                at_s: 1_700_000_000,
+                body: "{\"a\":1}".to_owned(),
+            })
             .await
             .expect("taken");
         drop(webhook);
@@ -377,7 +375,7 @@ mod tests {
         let port = listener.local_addr().expect("bound").port();
         for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"] {
             let webhook = webhook(&format!("http://{host}:{port}/"), false);
-            let refused = webhook.post("id", 1, 0, "{}".to_owned()).await.expect_err("refused");
+            let refused = webhook.post(first()).await.expect_err("refused");
             assert!(refused.is_final && refused.message.contains("private address"), "{refused:?}");
         }
         let nobody = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
@@ -391,7 +389,7 @@ mod tests {
         let answer =
             format!("HTTP/1.1 307 T\r\nlocation: http://{location}/\r\ncontent-length: 0\r\n\r\n");
         let (url, _served) = server(Box::leak(answer.into_boxed_str())).await;
-        let refused = webhook(&url, true).post("id", 1, 0, "{}".to_owned()).await;
+        let refused = webhook(&url, true).post(first()).await;
         let refused = refused.expect_err("refused");
         assert!(refused.is_final && refused.message.contains("a redirect"), "{refused:?}");
         let nobody = tokio::time::timeout(Duration::from_millis(50), target.accept()).await;
@@ -407,7 +405,7 @@ mod tests {
             ("HTTP/1.1 401 x\r\n\r\n", true),
         ] {
             let (url, _served) = server(answer).await;
-            let refused = webhook(&url, true).post("id", 1, 0, "{}".to_owned()).await;
+            let refused = webhook(&url, true).post(first()).await;
             let refused = refused.expect_err("refused");
             assert_eq!(refused.is_final, is_final, "{refused:?}");
             assert!(!refused.message.contains("hidden"), "{refused:?}");
@@ -418,12 +416,12 @@ mod tests {
     async fn a_server_that_answers_without_end_has_taken_the_notice_and_a_silent_one_has_not() {
         let (url, served) =
             server("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await;
-        webhook(&url, true).post("id", 1, 0, "{}".to_owned()).await.expect("taken");
+        webhook(&url, true).post(first()).await.expect("taken");
         served.await.expect("the connection was closed");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("bound"));
         let hook = Webhook::new(&url, None, true, Duration::from_millis(200)).expect("a URL");
-        let refused = hook.post("id", 1, 0, "{}".to_owned()).await.expect_err("silent");
+        let refused = hook.post(first()).await.expect_err("silent");
         assert!(
             !refused.is_final && refused.message.contains("no answer within 0.2 s"),
             "{refused:?}"
@@ -431,7 +429,7 @@ mod tests {
         // A head without end has an end for the client.
         let endless = "HTTP/1.1 200 OK\r\n".to_owned() + &"x: y\r\n".repeat(100_000);
         let (url, _served) = server(Box::leak(endless.into_boxed_str())).await;
-        assert!(webhook(&url, true).post("id", 1, 0, "{}".to_owned()).await.is_err());
+        assert!(webhook(&url, true).post(first()).await.is_err());
     }
 
     #[test]

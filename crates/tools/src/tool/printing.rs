@@ -114,11 +114,12 @@ fn shown(line: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// Keeps what is passed on.
     #[derive(Debug, Default)]
-    struct Reader(Mutex<Vec<Printed>>);
+    pub(in crate::tool) struct Reader(pub(in crate::tool) Mutex<Vec<Printed>>);
 
     impl Printing for Reader {
         fn is_read(&self) -> bool {

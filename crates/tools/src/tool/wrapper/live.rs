@@ -87,20 +87,8 @@ pub(super) fn take_lines(bytes: &mut Vec<u8>, printing: Option<&dyn Printing>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool::printing::tests::Reader;
     use crate::tool::printing::{LONGEST_LINE, PrintedLine};
-
-    #[derive(Debug, Default)]
-    struct Reader(Mutex<Vec<String>>);
-
-    impl Printing for Reader {
-        fn is_read(&self) -> bool {
-            true
-        }
-
-        fn take(&self, printed: Printed) {
-            self.0.lock().extend(printed.lines.into_iter().map(|line| line.text));
-        }
-    }
 
     #[test]
     fn each_parcel_fits_into_a_pipe_whatever_the_lines_hold() {
@@ -130,6 +118,9 @@ mod tests {
             take_lines(&mut bytes, Some(&reader));
         }
         assert_eq!(String::from_utf8_lossy(&bytes), "{\"v\":2}");
-        assert_eq!(*reader.0.lock(), ["one", "two"]);
+        let parcels = reader.0.lock();
+        let lines: Vec<_> =
+            parcels.iter().flat_map(|p| &p.lines).map(|l| l.text.as_str()).collect();
+        assert_eq!(lines, ["one", "two"]);
     }
 }
