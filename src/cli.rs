@@ -5,6 +5,7 @@ mod answer;
 mod args;
 mod ask;
 mod attach;
+mod budget;
 mod cancel;
 mod check;
 mod compact;
@@ -103,6 +104,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Report(verb) => report::run(&project, &verb),
         Verb::Graph(verb) => graph::run(&project, &verb),
         Verb::Cost(verb) => cost::run(&project, &verb),
+        Verb::Budget(verb) => budget::run(&project, &verb),
         Verb::Cancel(verb) => cancel::run(&project, &verb),
         Verb::Pending(verb) => pending::run(&project, &verb),
         Verb::Approve(verb) => answer::approve(&project, &verb),

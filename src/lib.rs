@@ -125,7 +125,7 @@ pub use callsheet_words::{failure, foreign, id, message, output, policy, redacti
 
 use callsheet_journal::disk;
 use callsheet_machines::run_machine;
-use callsheet_words::{glob, printable, spending, tool_spec};
+use callsheet_words::{duration, glob, printable, spending, tool_spec};
 
 #[doc(hidden)]
 pub mod cli;

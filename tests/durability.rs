@@ -2,6 +2,7 @@
 
 mod accept;
 mod bill;
+mod budgets;
 mod cancelled;
 mod continuations;
 mod corpus;

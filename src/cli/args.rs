@@ -1,5 +1,6 @@
 //! The arguments of the command line as the user typed them. Their doc comments are the help texts.
 
+mod budget;
 mod check;
 mod context;
 mod machine;
@@ -14,6 +15,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::complete;
 
+pub(super) use budget::{Budget, BudgetLimits};
 pub(super) use check::Check;
 pub(super) use context::{
     Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
@@ -73,6 +75,8 @@ pub(super) enum Verb {
     Graph(Graph),
     /// Print tokens and money by agent, task or model
     Cost(Cost),
+    /// Show what a run, a task or an agent has spent of its budget, or set its limits
+    Budget(Budget),
     /// Stop a run, a task or an agent with its children
     Cancel(Cancel),
     /// List what waits for a person: approvals, permissions, questions of agents
@@ -137,6 +141,8 @@ pub(super) struct Run {
     /// A file of tasks that are added to the run, behind the approval of a person
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub limits: BudgetLimits,
     /// Print events as JSON, one a line
     #[arg(long)]
     pub json: bool,
@@ -209,6 +215,8 @@ pub(super) struct Resume {
     /// that is cut is kept in a file
     #[arg(long, value_name = "SEQ")]
     pub truncate_at: Option<u64>,
+    #[command(flatten)]
+    pub limits: BudgetLimits,
     #[command(flatten)]
     pub trusting: Trusting,
 }

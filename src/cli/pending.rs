@@ -1,10 +1,10 @@
 //! `pending`: lists the questions that wait for a person.
 
-use super::args;
 use super::locate::Project;
 use super::questions::{self, Pending};
 use super::rows::folded;
 use super::stream::Stream;
+use super::{args, budget};
 use super::{say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
@@ -24,14 +24,28 @@ pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
             }
         }
     };
-    if verb.json {
-        let lines: String = pending.iter().map(|pending| format!("{}\n", pending.json())).collect();
-        return say_json(&lines);
+    let runs = match &verb.run {
+        None => project.runs(),
+        Some(name) => project.run(Some(name)).into_iter().collect(),
+    };
+    let mut budgets = Vec::new();
+    for run in runs.iter().rev() {
+        let state = run.state(|_| {}).0;
+        let waited_for = budget::waited_for(run, &state);
+        budgets.extend(waited_for.map(|exceeded| (run.clone(), exceeded.clone())));
     }
-    if pending.is_empty() {
+    if verb.json {
+        let lines = pending.iter().map(|pending| format!("{}\n", pending.json()));
+        let rows =
+            budgets.iter().map(|(run, exceeded)| format!("{}\n", budget::row(run, exceeded)));
+        return say_json(&lines.chain(rows).collect::<String>());
+    }
+    if pending.is_empty() && budgets.is_empty() {
         return say("nothing waits for a person\n");
     }
-    let texts: Vec<_> = pending.iter().map(|one| text(project, one, &pending)).collect();
+    let texts = pending.iter().map(|one| text(project, one, &pending));
+    let raised = budgets.iter().map(|(run, exceeded)| budget::waiting_text(project, run, exceeded));
+    let texts: Vec<_> = texts.chain(raised).collect();
     say(&texts.join("\n"))
 }
 

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
 use super::locate::{Project, drivable};
 use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::trust::{self, Trust};
+use super::{args, budget};
 use super::{complain, mistakes, refusal, resume_all, say, say_json};
 use crate::config::{self, Config, Missing, NotCompared, Sources};
 use crate::event::{RunCompleted, RunCreated};
@@ -23,6 +23,7 @@ use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
 use crate::show::log_line::cut;
 use crate::show::names::Names;
+use crate::spec::budget::Scope;
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
@@ -35,11 +36,24 @@ pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
         true => all(project, verb, verbose),
         false => project
             .run(verb.run.as_deref())
+            .and_then(|run| raised(project, run, verb))
             .and_then(|run| match verb.explain {
                 true => explain(project, &run, verb),
                 false => resume(project, &run, verb, verbose),
             })
             .unwrap_or_else(|exit| exit),
+    }
+}
+
+/// Sets the limits of the run's budget that were typed, for the process that resumes it.
+fn raised(project: &Project, run: RecordedRun, verb: &args::Resume) -> Result<RecordedRun, Exit> {
+    let caps = verb.limits.caps();
+    if caps.is_empty() || verb.explain {
+        return Ok(run);
+    }
+    match budget::left(project, &run, &Scope::Run, &caps) {
+        Exit::Done => Ok(run),
+        exit => Err(exit),
     }
 }
 

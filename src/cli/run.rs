@@ -48,6 +48,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         // As a variable it is recorded with the run, and a resume keeps it.
         sources.environment.insert(SANDBOX_MODE.to_owned(), mode.clone());
     }
+    sources.environment.extend(verb.limits.variables());
     let trusting = (&verb.trusting).into();
     let read = |outside| config::load(&Sources { outside, ..sources.clone() });
     let config = match trust::load(project, trusting, &sources, read) {

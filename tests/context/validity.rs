@@ -193,8 +193,18 @@ fn records_with_repeated_ids() -> Vec<Event> {
         let cost_usd = None;
         events.extend([
             TurnStarted::new(turn, None).into(),
-            ModelResponded { turn, model, message, stop, usage, usage_source, cost_usd, context }
-                .into(),
+            ModelResponded {
+                turn,
+                model,
+                message,
+                stop,
+                usage,
+                usage_source,
+                cost_usd,
+                unsettled: None,
+                context,
+            }
+            .into(),
             ToolIntended {
                 key: key.clone(),
                 turn,

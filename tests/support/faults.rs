@@ -644,6 +644,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         })),
     };
     Services {
+        limits_spending: Default::default(),
         planner: None,
         watcher: callsheet::run::delta_feed::DeltaFeed::new(None),
         secrets: callsheet::redaction::Secrets::default(),

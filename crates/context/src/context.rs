@@ -22,6 +22,7 @@ use crate::id::Name;
 use crate::message::{Json, Usage};
 use crate::output::Stored;
 use crate::policy::BreakerState;
+use crate::spending::Rest;
 
 /// A change of the view. Message numbers count the conversation from 0 and never shift.
 ///
@@ -146,6 +147,9 @@ pub struct CompactionRequested {
     /// Words on what to preserve, if the request named any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub focus: Option<String>,
+    /// The most that its calls may cost, if money or tokens are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most: Option<Rest>,
 }
 
 /// Payload of `compaction.finished`: a summary has replaced a range of the view.
@@ -179,6 +183,9 @@ pub struct CompactionFailed {
     /// Tokens and price of the calls that were made for it, if there were any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Spent>,
+    /// The most that the calls may have cost beyond that, if nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Rest>,
     /// True if callsheet cut the calls, because the agent had to end or the run to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,

@@ -41,6 +41,7 @@ pub mod questions;
 mod recall;
 pub mod record_right;
 pub mod replies;
+mod reserving;
 pub mod run_end;
 pub mod services;
 pub(crate) mod spans;

@@ -12,6 +12,7 @@ mod agents;
 mod answers;
 mod approvals;
 mod bounds;
+mod budgets;
 mod check;
 mod compaction;
 mod compared;
@@ -95,6 +96,7 @@ use self::shape::Section;
 use self::tree::Places;
 use crate::id::Name;
 use crate::permission;
+use crate::spec::budget::Budget;
 use crate::spec::hooks::HookSpec;
 use crate::spec::sandbox::SandboxSpec;
 use crate::spec::tool::CommandTool;
@@ -155,6 +157,8 @@ pub struct Config {
     pub tasks: Vec<TaskSpec>,
     /// Limits of the whole run.
     pub limits: Limits,
+    /// The most that the run may spend.
+    pub budget: Option<Budget>,
     /// Settings that keep each context within its window.
     pub compaction: CompactionSpec,
     /// Environment variables for commands and shell tools.
@@ -423,6 +427,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let used = plan::models_in_use(setting, &tasks, &agents, &compaction, &entry, &models.models);
     let providers = providers::providers(setting, &mut models, &used, &agents);
     let is_scripted = |model: &ModelSpec| providers::is_scripted(&providers, model);
+    budgets::check(setting, &agents, &tasks);
     prices::check(setting, &models.models, &used, is_scripted);
     providers::check_capabilities(setting, &models.models, &providers);
     let directory = root.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -457,6 +462,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         notify: notify::notify(setting),
         tasks,
         limits: limits::limits(setting),
+        budget: budgets::budget(raw.budget.as_ref()),
         compaction,
         secrets: env::secrets(setting),
         entry,

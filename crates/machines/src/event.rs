@@ -3,6 +3,7 @@
 //! Owns the names of the events and the fields that every record has. The `journal` module frames a
 //! record on disk; the fold in `run_state` gives an event its meaning.
 
+mod budgets;
 mod gateways;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+pub use self::budgets::{BudgetBoundBroken, BudgetChanged, BudgetExceeded, BudgetWarned};
 pub use self::gateways::{GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
 use crate::context::{
     CompactionBreaker, CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited,
@@ -203,6 +205,14 @@ events! {
     CompactionFailed = "compaction.failed": run, milestone;
     /// The compactor's breaker changed its state.
     CompactionBreaker = "compaction.breaker": agent, milestone;
+    /// A share of a budget is spent.
+    BudgetWarned in Box = "budget.warned": run, milestone;
+    /// A call does not fit a budget any more.
+    BudgetExceeded in Box = "budget.exceeded": run, milestone;
+    /// A person set the limits of a budget.
+    BudgetChanged = "budget.changed": run, milestone;
+    /// A provider reported more tokens than a call could have by what was known.
+    BudgetBoundBroken = "budget.bound_broken": run, milestone;
     /// A provider asked all callers to wait.
     GatewayParked = "gateway.parked": run, milestone;
     /// The wait for a provider ended.

@@ -22,6 +22,7 @@
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
+//! - `purse`: what calls of models may cost;
 //! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run itself;
 //! - `notices`: who is told of which state of the run, and when again;
 //! - `growth`: the tasks that agents propose, and `unasked`: how many of them.
@@ -61,6 +62,7 @@ mod limits;
 mod locks;
 mod notices;
 mod pauses;
+pub mod purse;
 mod questions;
 mod quotas;
 pub mod reopening;
@@ -102,10 +104,12 @@ use self::hooks::Hooks;
 pub use self::notices::NotSent;
 use self::notices::Notices;
 use self::pauses::Pauses;
+use self::purse::Purse;
 use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::request::{
-    Ask, Asks, ChildResult, Delegation, Kind, Proposal, Refused, Reply, Request, SlotBack, Wish,
+    Allowance, Ask, Asks, ChildResult, Delegation, Kind, LAST_OUTPUT_TOKENS, Proposal, Purpose,
+    Refused, Reply, Request, Reservation, SlotBack, Wish,
 };
 use self::scarce::Scarce;
 use self::sharing::Sharing;
@@ -150,6 +154,7 @@ desk::desks! {
         hooks: Hooks = Hooks::default(),
         notices: Notices = Notices::default(),
         pauses: Pauses = Pauses::default(),
+        purse: Purse = Purse::default(),
         questions: Questions = Questions::default(),
         quotas: Quotas = Quotas::default(),
         scarce: Scarce = Scarce::new(&settings.limits),
@@ -215,6 +220,7 @@ impl RunMachine {
     pub fn begin(&mut self, now: Now) {
         self.facts.now = now;
         self.facts.recorded_at = now.since;
+        self.purse().take_up();
         let written = self.plan().tasks().len();
         self.agents().take_up();
         self.values().take_up();
@@ -239,7 +245,7 @@ impl RunMachine {
         self.agents().resume_agents();
         self.carry_out_all();
         for answer in std::mem::take(&mut self.left_answers) {
-            self.questions().answered_by(None, answer);
+            self.take_answer(None, answer);
         }
         self.questions().resume();
         self.notices().take_up();
@@ -263,12 +269,13 @@ impl RunMachine {
     /// Takes in the request of an agent, or the same request again. [`Action::Reply`] replies to it.
     pub fn requested(&mut self, now: Now, request: Request) {
         self.facts.now = now;
-        let Request { from, task, wish, .. } = request;
+        let Request { from, task, id, wish } = request;
         match wish {
             Wish::Child(delegation) => self.agents().delegated(from, task, delegation),
             Wish::Person(ask) => self.questions().asked(from, &task, ask),
             Wish::Tasks(proposal) => self.growth().proposed(from, proposal),
             Wish::Slot(SlotBack) => self.agents().wants_slot(from),
+            Wish::Money(reservation) => self.purse().asked(from, id, reservation),
         }
         self.decide();
     }
@@ -277,7 +284,7 @@ impl RunMachine {
     /// what became of it.
     pub fn person_answered(&mut self, now: Now, request: Option<u64>, answer: PersonsAnswer) {
         self.facts.now = now;
-        self.questions().answered_by(request, answer);
+        self.take_answer(request, answer);
         self.decide();
     }
 
@@ -390,11 +397,20 @@ impl RunMachine {
         self.decide();
     }
 
+    /// Takes in what a person answered: a question, or the limits of a budget.
+    fn take_answer(&mut self, request: Option<u64>, answer: PersonsAnswer) {
+        match purse::read_change(&answer) {
+            Some((scope, caps)) => self.purse().set(request, scope, caps, answer.by),
+            None => self.questions().answered_by(request, answer),
+        }
+    }
+
     /// Applies a record and performs its immediate consequences.
     fn take_in(&mut self, record: &SharedRecord) -> Result<(), String> {
         let place = record.task.as_ref().filter(|_| record.agent.is_none());
         let place = place.and_then(|task| self.facts.settings.plan.place(task));
         let before = place.map(|place| self.facts.standing(place));
+        let taken = self.facts.taken_by(record.agent.as_ref());
         self.facts.state.apply(record).map_err(|error| error.to_string())?;
         self.facts.recorded_at = self.facts.now.since;
         if let (Some(place), Some(before)) = (place, before) {
@@ -410,13 +426,28 @@ impl RunMachine {
             );
             self.tasks().changed(place, &record.event);
         }
+        if let Some((agent, taken)) = record.agent.as_ref().zip(taken) {
+            self.purse().settled(agent, &taken, &record.event);
+        }
         match (&record.agent, &record.event) {
-            (Some(agent), Event::AgentSpawned(_)) => self.agents().spawned(agent, record),
+            (Some(agent), Event::AgentSpawned(spawned)) => {
+                self.purse().spawned(spawned.budget.is_some());
+                self.agents().spawned(agent, record);
+            }
             (Some(agent), Event::AgentRestarted(restarted)) => match restarted.feedback {
                 Some(_) => self.agents().round_begins(agent),
-                None => self.agents().restarted(agent, restarted.restart),
+                None => {
+                    self.purse().gone(agent, false);
+                    self.agents().restarted(agent, restarted.restart);
+                }
             },
-            (Some(agent), Event::AgentEnded(_)) => self.agents().ended(agent),
+            (Some(agent), Event::AgentEnded(_)) => {
+                self.purse().gone(agent, true);
+                self.agents().ended(agent);
+            }
+            (None, Event::BudgetExceeded(exceeded)) => self.purse().exceeded(exceeded),
+            (None, Event::BudgetWarned(warned)) => self.purse().warned(warned),
+            (None, Event::BudgetChanged(_)) => self.purse().changed(),
             (_, Event::ApprovalAsked(asked)) => self.questions().is_asked(asked),
             (_, Event::ApprovalAnswered(answer)) => self.questions().is_answered(record, answer),
             (None, Event::RunCompleted(completed)) => {

@@ -7,6 +7,7 @@
 
 mod agent;
 mod begin_again;
+pub mod budgets;
 mod clock;
 mod fan_out;
 mod growth;
@@ -29,6 +30,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};
+use self::budgets::Budgets;
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 pub use self::hooks::HookState;
@@ -123,6 +125,8 @@ pub struct RunState {
     #[serde(default)]
     quotas: Quotas,
     #[serde(default)]
+    budgets: Budgets,
+    #[serde(default)]
     notices: Notices,
     completed: Option<RunCompleted>,
     last_seq: u64,
@@ -153,12 +157,6 @@ impl RunState {
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
         self.created.as_ref()
-    }
-
-    /// Returns the phase of the run.
-    #[must_use]
-    pub fn phase(&self) -> RunPhase {
-        self.phase
     }
 
     /// Returns the result, once the run has ended.
@@ -318,6 +316,7 @@ impl RunState {
         })?;
         self.note_question(record);
         self.quotas.note(record);
+        self.budgets.note(record);
         self.notices.note(record);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;

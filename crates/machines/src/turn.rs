@@ -22,7 +22,9 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Printed, Stored, Text};
 use crate::spec::Capture;
+use crate::spec::budget::Caps;
 use crate::spec::run_by_others::ChangedForOthers;
+use crate::spending::Rest;
 
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
@@ -111,15 +113,18 @@ pub struct AgentSpawned {
     /// The longest time that a child may take, in milliseconds, if its parent set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// The most that a child may spend, with all that works for it, if its parent set limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Caps>,
 }
 
 impl AgentSpawned {
     /// Creates the record of a task's own agent.
     #[must_use]
     pub fn main(program: Program) -> Self {
-        let (parent, call, check, answer_schema, timeout_ms) = Default::default();
+        let (parent, call, check, answer_schema, timeout_ms, budget) = Default::default();
         let lineage = Vec::new();
-        Self { program, depth: 0, parent, call, lineage, check, answer_schema, timeout_ms }
+        Self { program, depth: 0, parent, call, lineage, check, answer_schema, timeout_ms, budget }
     }
 }
 
@@ -204,13 +209,16 @@ pub struct TurnStarted {
     /// answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hand_over: bool,
+    /// The failure with which the agent ends after a hand-over, if it is not that its turns are used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_for: Option<Failure>,
 }
 
 impl TurnStarted {
     /// Creates the record of a turn that is not a hand-over.
     #[must_use]
     pub fn new(turn: u32, message: Option<Json>) -> Self {
-        Self { turn, message, hand_over: false }
+        Self { turn, message, hand_over: false, ends_for: None }
     }
 }
 
@@ -240,8 +248,12 @@ pub struct ModelRequested {
     /// Tokens that the whole request is expected to hold, by the agent's measure.
     #[serde(default)]
     pub expected_tokens: u64,
-    /// The most that the call is expected to cost, in US dollars: with a reply as long as it may be;
-    /// absent if the model has no price.
+    /// The most tokens that the call can use: input as the provider counted it for what it has read before, with a
+    /// token for each byte that is new, and a reply as long as it may be.
+    #[serde(default)]
+    pub most_tokens: u64,
+    /// The most that the call can cost, in US dollars: all of them at the dearest class of input; absent if the
+    /// model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_usd: Option<f64>,
 }
@@ -269,6 +281,9 @@ pub struct ModelResponded {
     /// Cost of the call in US dollars; absent if the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// The most that the call may have cost beyond that, if the provider did not count its tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Rest>,
     /// The provider's report on its work on the context.
     #[serde(default, skip_serializing_if = "ContextReport::is_empty")]
     pub context: ContextReport,
@@ -301,6 +316,9 @@ pub struct ModelFailed {
     /// Source of the number of input tokens in `spent`.
     #[serde(default, skip_serializing_if = "UsageSource::is_reported")]
     pub usage_source: UsageSource,
+    /// The most that the attempt may have cost beyond that, if nobody knows: it was cut, or its connection broke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Rest>,
     /// True if callsheet cut the call, because its agent had to end or its run to stop. An agent that goes on
     /// makes the call again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

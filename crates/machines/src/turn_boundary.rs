@@ -31,14 +31,14 @@ use crate::context::sending::validity::{self, Fit, Invalid, Last, Rules, Sendabl
 use crate::context::view::View;
 use crate::context::view::rules::Rule;
 use crate::event::Event;
-use crate::failure::FailureKind;
+use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
-use crate::message::Json;
+use crate::message::{Json, Message};
 use crate::own_tool::OwnCall;
 use crate::spec::capability::Capabilities;
 use crate::spec::{ModelSpec, Thinking};
 use crate::turn::Outcome;
-use crate::turn_machine::{Machine, PendingCall, Step};
+use crate::turn_machine::{Counted, Machine, PendingCall, Step};
 
 /// Most times in a row that a provider may stop after a summary and nothing else. A second such
 /// stop made no headway, so the next request asks for a plain reply.
@@ -124,8 +124,12 @@ pub struct Sending {
     pub max_output_tokens: u64,
     /// Tokens that the request is expected to hold.
     pub expected_tokens: u64,
-    /// True if the reply hands over what there is, because the turns are used up.
+    /// What the provider has counted of it.
+    pub counted: Option<Counted>,
+    /// True if the reply hands over what there is, because the turns are used up or something else ends the agent.
     pub hand_over: bool,
+    /// The failure for which the agent ends after it, if it is not that its turns are used up.
+    pub ends_for: Option<Failure>,
     /// True if the request before was refused as too long, and this one is smaller.
     pub made_smaller: bool,
 }
@@ -137,6 +141,8 @@ pub struct Outgoing {
     pub view: View,
     /// User message that joins the view first.
     pub message: Option<Json>,
+    /// User message that has joined the last one of the view.
+    pub beside: Option<Json>,
     last: Last,
     thinking: Thinking,
     fit: Option<Fit>,
@@ -257,10 +263,18 @@ impl<'a> Boundary<'a> {
 
     /// Prepares the view as a request for a reply.
     fn outgoing(&self, message: Option<Json>) -> Outgoing {
+        let mut view = self.view.clone();
+        let beside = message.clone().filter(|_| view.ends_with_user());
+        if let Some(json) = &beside
+            && let Ok(read) = Message::read(json.as_str())
+        {
+            view.push_beside(json.clone(), &read);
+        }
+        let message = message.filter(|_| beside.is_none());
         let last = if self.machine.is_paused() { Last::Either } else { Last::User };
         let fit = self.terms.preset.guard.then(|| self.size.fit(&self.view));
-        let (view, thinking) = (self.view.clone(), self.terms.model.thinking);
-        Outgoing { view, message, last, thinking, fit }
+        let thinking = self.terms.model.thinking;
+        Outgoing { view, message, beside, last, thinking, fit }
     }
 
     /// Sets the answers that only the agent itself can give: the result of a `snip`, and the

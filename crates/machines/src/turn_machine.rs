@@ -5,6 +5,7 @@
 
 mod calls;
 mod continuing;
+mod counting;
 mod hand_over;
 mod inbox;
 pub mod interrupted;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 
 use self::calls::CallState;
 pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
+pub use self::counting::Counted;
+use self::counting::Counting;
 use self::inbox::{Inbox, Taken};
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
@@ -61,6 +64,7 @@ pub struct Machine {
     max_turns: u32,
     view: View,
     measure: Measure,
+    counting: Counting,
     phase: Phase,
     turn: u32,
     replies: u32,
@@ -96,6 +100,8 @@ pub struct Machine {
     requests: u32,
     /// True from the beginning of the turn that hands over what there is.
     handing_over: bool,
+    /// The failure for which the agent must end, if it is not that its turns are used up.
+    ends_for: Option<Failure>,
     /// The last text that the agent wrote beside its calls.
     last_text: String,
     /// The output of the last round of a command.
@@ -118,6 +124,7 @@ impl Machine {
             max_turns,
             view,
             measure: Measure::default(),
+            counting: Counting::default(),
             phase: Phase::Ready,
             turn: 0,
             replies: 0,
@@ -141,6 +148,7 @@ impl Machine {
             provider: ProviderWork::default(),
             requests: 0,
             handing_over: false,
+            ends_for: None,
             last_text: String::new(),
             last_output: None,
         }
@@ -240,7 +248,8 @@ impl Machine {
     /// again in the same turn.
     #[must_use]
     pub fn announced(&self) -> Option<u32> {
-        matches!(self.phase, Phase::Calling).then_some(self.requests)
+        let hands_over_anew = self.ends_for.is_some() && !self.handing_over;
+        (matches!(self.phase, Phase::Calling) && !hands_over_anew).then_some(self.requests)
     }
 
     /// Returns true if the outcome is recorded.
@@ -271,7 +280,9 @@ impl Machine {
         }
         match self.phase {
             // The message of the announced turn has already joined the conversation.
-            Phase::Calling => Step::CallModel { turn: self.turn, message: None },
+            Phase::Calling if self.handing_over || self.ends_for.is_none() => {
+                Step::CallModel { turn: self.turn, message: None }
+            }
             _ if self.hands_over() => {
                 Step::CallModel { turn: self.turn + 1, message: self.hand_over_message() }
             }
@@ -327,6 +338,7 @@ impl Machine {
                 }
                 self.turn = started.turn;
                 self.handing_over = started.hand_over;
+                self.ends_for.clone_from(&started.ends_for);
                 self.requests = 0;
                 self.summaries.turn_started();
                 self.snip = None;
@@ -338,6 +350,7 @@ impl Machine {
                 let own = requested.stands_in_for.as_ref().unwrap_or(&requested.model);
                 self.measure.begin_with(own, requested.head_tokens);
                 self.measure.request(self.view.extent());
+                self.counting.requested(requested);
             }
             Event::ModelResponded(responded) => self.responded(responded, event)?,
             Event::ModelFailed(failed) => {
@@ -355,6 +368,7 @@ impl Machine {
             Event::ToolStarted(started) => calls::note_start(&mut self.calls, started),
             Event::ToolFinished(finished) => self.finished(finished, event)?,
             Event::ContextEdited(edited) => {
+                self.counting.edited();
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.summaries.edited(self.turn, edited);
@@ -363,6 +377,7 @@ impl Machine {
                 self.summaries.requested(self.turn, requested.trigger);
             }
             Event::CompactionFinished(finished) => {
+                self.counting.edited();
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
@@ -411,6 +426,11 @@ impl Machine {
     fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
         if let Some(json) = &started.message {
             let message = Message::read(json.as_str())?;
+            if started.hand_over && self.view.ends_with_user() {
+                self.view.push_beside(json.clone(), &message);
+                self.inbox.clear();
+                return Ok(());
+            }
             match self.inbox.take(&message) {
                 Taken::Continuation => self.view.push_continuation(json.clone())?,
                 Taken::Requests => {
@@ -437,6 +457,7 @@ impl Machine {
             let cleared = reply.context.cleared_tokens();
             self.measure.report(reply.usage.context().saturating_add(cleared));
         }
+        self.counting.responded(reply);
         self.usage += reply.usage;
         let is_broken = matches!(reply.stop, StopReason::Interrupted(_));
         self.breaks = if is_broken { self.breaks.saturating_add(1) } else { 0 };
@@ -516,6 +537,7 @@ mod tests {
         machine.apply(&TurnStarted::new(turn, message).into()).expect("legal");
         let message = Message { role: crate::message::Role::Assistant, content };
         let responded = ModelResponded {
+            unsettled: None,
             turn,
             model: Name::new("m").expect("a name"),
             message: Json::encode(&message),
@@ -709,6 +731,7 @@ mod tests {
             let (context_tokens, window_tokens, spent) = (None, None, None);
             let turn = machine.turn();
             let failed = ModelFailed {
+                unsettled: None,
                 turn,
                 attempt,
                 failure,
@@ -784,6 +807,7 @@ mod tests {
             machine.apply(&too_long(2, kind)).expect("legal");
             assert!(matches!(machine.next(), Step::Compact { .. }));
             let failed = crate::context::CompactionFailed {
+                unsettled: None,
                 reason: "no".to_owned(),
                 blocked: false,
                 spent: None,
@@ -811,6 +835,7 @@ mod tests {
 
     fn too_long(turn: u32, kind: FailureKind) -> Event {
         Event::from(ModelFailed {
+            unsettled: None,
             turn,
             attempt: 1,
             failure: Failure::new(kind, "too long"),

@@ -96,6 +96,8 @@ failure_kinds! {
     MaxTurns = "max_turns": Limit, Nothing;
     /// A limit on delegation was reached.
     LimitReached = "limit_reached": Limit, Nothing;
+    /// A budget of money, tokens, calls or time is used up.
+    Budget = "budget": Limit, Nothing;
     /// The agent crashed more often than its restart policy allows.
     Crashed = "crashed": Crash, Attempt;
     /// A template could not be rendered.

@@ -4,6 +4,7 @@
 //! no defaults are looked up here and nothing is read from the environment.
 
 pub mod acceptance;
+pub mod budget;
 pub mod capability;
 mod capture;
 pub mod hooks;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::acceptance::{Acceptance, CheckWork};
+use self::budget::Budget;
 use self::capability::Declared;
 pub use self::capture::Capture;
 pub use self::join::Join;
@@ -150,6 +152,9 @@ pub struct AgentSpec {
     /// where the configuration does not say.
     #[serde(default)]
     pub output_retries: Option<u32>,
+    /// The most that an agent of this definition may spend, with all agents below it.
+    #[serde(default)]
+    pub budget: Option<Budget>,
 }
 
 impl AgentSpec {
@@ -170,6 +175,7 @@ impl AgentSpec {
             confinement: Confinement::default(),
             output_schema: None,
             output_retries: None,
+            budget: None,
         }
     }
 }
@@ -342,6 +348,9 @@ pub struct TaskSpec {
     /// The rules by which the task's answer is accepted.
     #[serde(default)]
     pub acceptance: Acceptance,
+    /// The most that the task may spend, with all its attempts and instances.
+    #[serde(default)]
+    pub budget: Option<Budget>,
     /// The places of its texts in the configuration.
     #[serde(skip)]
     pub written: Written,
@@ -404,6 +413,7 @@ impl TaskSpec {
             confinement: Confinement::default(),
             on_unknown: OnUnknown::default(),
             acceptance: Acceptance::default(),
+            budget: None,
             written: Written::default(),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::id::Name;
@@ -28,6 +29,28 @@ impl Usd {
     #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * PICODOLLARS).round() as i64)
+    }
+
+    /// The most that an amount can be: it stands for a cost that nobody knows.
+    pub const MOST: Self = Self(i64::MAX);
+
+    /// Rounds an amount of dollars up. One picodollar is added, because the parts of a sum may each be rounded.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
+    pub fn at_most_dollars(dollars: f64) -> Self {
+        Self(((dollars * PICODOLLARS).ceil() as i64).saturating_add(1))
+    }
+
+    /// Returns the amount in picodollars; 0 for less than nothing.
+    #[must_use]
+    pub fn picodollars(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(0)
+    }
+
+    /// Returns what is left after something was taken away; nothing where there was less.
+    #[must_use]
+    pub fn without(self, taken: Self) -> Self {
+        Self(self.0.saturating_sub(taken.0).max(0))
     }
 
     /// Returns the amount in dollars.
@@ -60,13 +83,46 @@ pub struct Spending {
     pub unsettled: Unsettled,
 }
 
-/// Requests that were announced and of which no record tells the end, because the process died.
+/// Requests that were announced and of which nobody knows what they cost in the end: the process died, the stream
+/// was cut, or the provider reported no tokens. What is known of them is settled, the rest stands here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsettled {
     /// Their number.
     pub requests: u64,
     /// The most that they can have cost; `None` when the price of one is unknown.
     pub most: Option<Usd>,
+    /// The most tokens that they can have used.
+    #[serde(default)]
+    pub tokens: u64,
+}
+
+/// The most that one call may have cost beyond what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rest {
+    /// Tokens.
+    pub tokens: u64,
+    /// Cost in picodollars; absent if the model has no price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>")]
+    pub cost: Option<Usd>,
+}
+
+impl Rest {
+    /// Returns what is left of it when so much is known to be spent; `None` if nothing is.
+    #[must_use]
+    pub fn beyond(self, usage: &Usage, cost_usd: Option<f64>) -> Option<Self> {
+        let known = cost_usd.map(Usd::from_dollars);
+        let cost = self.cost.map(|most| most.without(known.unwrap_or_default()));
+        let tokens = self.tokens.saturating_sub(usage.total());
+        let is_left = tokens > 0 || cost.is_some_and(|cost| cost > Usd::default());
+        is_left.then_some(Self { tokens, cost })
+    }
+
+    /// Returns it as spending that is not settled.
+    #[must_use]
+    pub fn spending(self) -> Spending {
+        Spending::of_lost(self.cost, self.tokens)
+    }
 }
 
 impl Unsettled {
@@ -80,7 +136,7 @@ impl Unsettled {
 impl Default for Unsettled {
     /// Returns no requests, which cost nothing.
     fn default() -> Self {
-        Self { requests: 0, most: Some(Usd::default()) }
+        Self { requests: 0, most: Some(Usd::default()), tokens: 0 }
     }
 }
 
@@ -97,10 +153,11 @@ impl Spending {
         Self { requests: 1, ..Self::default() }
     }
 
-    /// Returns what is known of the spending of a request whose end nobody knows.
+    /// Returns what is known of the spending of a request of which nobody knows what it cost: at most so much, and
+    /// so many tokens.
     #[must_use]
-    pub fn of_lost(most: Option<Usd>) -> Self {
-        Self { unsettled: Unsettled { requests: 1, most }, ..Self::default() }
+    pub fn of_lost(most: Option<Usd>, tokens: u64) -> Self {
+        Self { unsettled: Unsettled { requests: 1, most, tokens }, ..Self::default() }
     }
 
     /// Returns the cost in US dollars; `None` when the price of some call is unknown.
@@ -126,6 +183,7 @@ impl AddAssign for Spending {
         self.unsettled.requests += other.unsettled.requests;
         let most = self.unsettled.most.zip(other.unsettled.most);
         self.unsettled.most = most.map(|(sum, more)| sum + more);
+        self.unsettled.tokens = self.unsettled.tokens.saturating_add(other.unsettled.tokens);
     }
 }
 

@@ -23,6 +23,7 @@ impl Verb {
             Self::Resume(verb) if !verb.explain => writes(&verb.trusting),
             Self::Fork(verb) if verb.what.contains('@') => writes(&verb.trusting),
             Self::Cancel(_)
+            | Self::Budget(_)
             | Self::Approve(_)
             | Self::Reject(_)
             | Self::Answer(_)
@@ -69,6 +70,7 @@ impl Verb {
             Self::Report(verb) => verb.file.file.clone(),
             Self::Graph(verb) => verb.file.file.clone(),
             Self::Cost(verb) => verb.file.file.clone(),
+            Self::Budget(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Pending(verb) => verb.file.file.clone(),
             Self::Approve(verb) => verb.file.file.clone(),

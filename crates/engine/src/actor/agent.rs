@@ -36,7 +36,7 @@ use super::services::Services;
 use super::spans;
 use super::step::{Answers, Past, SlotReturn, StepContext};
 use super::summarise;
-use super::summary::SummaryError;
+use super::summary::{NoSummary, SummaryError};
 use super::work::{self, Helper, Work};
 use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
@@ -242,6 +242,10 @@ impl Agent {
                     state.requested_ms = requested_ms(record).or(state.requested_ms);
                     state.machine.apply(&record.event)?;
                 }
+                if let Some(failure) = state.answers.take_must_end() {
+                    state.idle_steps = 0;
+                    state.machine.must_end(failure);
+                }
                 if let Some(talk) = &state.talk {
                     sending::warn_of_doubt(&talk.briefing, &state.machine);
                 }
@@ -275,8 +279,9 @@ impl Agent {
         }
         match &state.ending {
             Some(Ending::Interrupted) => {
-                if let Some(spent) = Self::drop_ahead(state) {
-                    let cut = compaction_step::cut(&SummaryError::Stopped, Some(spent));
+                if let Some(dropped) = Self::drop_ahead(state) {
+                    let stopped = NoSummary { error: SummaryError::Stopped, ..dropped };
+                    let cut = compaction_step::cut(&stopped);
                     return self.record(myself, state, vec![cut]);
                 }
                 self.services.addresses.agents.remove(&self.id);
@@ -338,7 +343,7 @@ impl Agent {
                 self.decide(myself, state);
             }
             Action::NothingToSummarise(requested) => {
-                let failed = compaction_step::failed(&SummaryError::NothingToCover, None);
+                let failed = compaction_step::failed(&SummaryError::NothingToCover.into());
                 self.record(myself, state, vec![requested.into(), failed]);
             }
             Action::Send(sending) => self.call_model(myself, state, *sending),
@@ -399,9 +404,9 @@ impl Agent {
         let closings = if state.gave_up { Vec::new() } else { state.machine.closings() };
         let mut closings: Vec<_> = closings.into_iter().map(Event::from).collect();
         let mut usage = state.machine.usage();
-        if let Some(spent) = Self::drop_ahead(state) {
-            usage += spent.usage;
-            closings.push(compaction_step::failed(&SummaryError::TooLate, Some(spent)));
+        if let Some(dropped) = Self::drop_ahead(state) {
+            usage += dropped.spent.as_ref().map(|spent| spent.usage).unwrap_or_default();
+            closings.push(compaction_step::failed(&dropped));
         }
         let (turns, shortfalls) = (state.machine.replies(), state.machine.shortfalls().clone());
         let outcome = state.machine.salvaged(outcome);

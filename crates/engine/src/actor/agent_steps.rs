@@ -25,6 +25,7 @@ use crate::call_machine::Broken;
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
+use crate::failure::Failure;
 use crate::id::CallKey;
 use crate::message::{Block, Json, ToolCall};
 use crate::model::Request;
@@ -33,7 +34,7 @@ use crate::tool::{ToolSpec, bash};
 use crate::turn::{
     AgentEnded, Command, Effect, ModelResponded, Outcome, Program, ToolIntended, TurnStarted,
 };
-use crate::turn_machine::{PendingCall, RUN, reply};
+use crate::turn_machine::{Counted, PendingCall, RUN, reply};
 
 /// Returns the effect class of a tool; `once` for a tool that does not exist.
 fn effect_of(tools: &[ToolSpec], name: &str) -> Effect {
@@ -68,8 +69,12 @@ pub struct ModelTurn {
     pub call_ids: Arc<HashSet<String>>,
     /// Number of requests that the turn has announced, if its call is made again.
     pub announced: Option<u32>,
-    /// True if the reply hands over what there is, because the turns are used up.
+    /// What the provider has counted of the request.
+    pub counted: Option<Counted>,
+    /// True if the reply hands over what there is.
     pub hand_over: bool,
+    /// The failure for which the agent ends after it, if it is not that its turns are used up.
+    pub ends_for: Option<Failure>,
     /// Number of replies in a row, before this one, whose stream broke.
     pub breaks: u32,
     /// True if the request before was refused as too long, and this one is smaller.
@@ -104,7 +109,9 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         expected_tokens,
         call_ids,
         announced,
+        counted,
         hand_over,
+        ends_for,
         breaks,
         made_smaller,
         source,
@@ -117,7 +124,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         durable
     });
     if announced.is_none() {
-        before.push(TurnStarted { turn, message, hand_over }.into());
+        before.push(TurnStarted { turn, message, hand_over, ends_for }.into());
     }
     let source = source.as_ref();
     let records = CallRecords {
@@ -126,6 +133,9 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         own: &service.spec.name,
         head_tokens: briefing.head_tokens,
         expected_tokens,
+        counted,
+        hand_over,
+        most: None,
         before,
         durable: summary,
         made: Vec::new(),
@@ -139,10 +149,14 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     // In a box, as a future is copied whole while its step starts.
     let reply = model_call::call(services, service, request, permits, &mut payer, cancel);
     let reply = Box::pin(reply).await;
-    let mut records = payer.into_records();
+    let (mut records, most) = payer.into_records();
     let Answered { mut reply, by } = match reply {
         Ok(answered) => answered,
         Err(CallError::Cancelled | CallError::Model(_)) => return Ok(records),
+        Err(CallError::OverBudget(failure)) => {
+            context.answers.must_end(failure);
+            return Ok(records);
+        }
         Err(CallError::Journal(error)) => return Err(error.into()),
     };
     if by.spec.name != service.spec.name {
@@ -151,6 +165,9 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     }
     let (model, service) = (by.spec.name.clone(), by);
     let (usage, usage_source) = reply.usage.or_expected(expected_tokens);
+    let cost_usd = service.spec.price.map(|price| price.cost(&usage));
+    let unsettled = most.filter(|_| !usage_source.is_reported());
+    let unsettled = unsettled.and_then(|most| most.beyond(&usage, cost_usd));
     spans::reply(&Span::current(), &usage);
     let mut message = reply::fit(reply.message, turn, &call_ids);
     if hand_over {
@@ -174,7 +191,8 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         stop: reply.stop,
         usage,
         usage_source,
-        cost_usd: service.spec.price.map(|price| price.cost(&usage)),
+        cost_usd,
+        unsettled,
         context: reply.context,
     };
     let mut after: Vec<Event> = vec![responded.into()];

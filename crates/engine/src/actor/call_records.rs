@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::meter::spent;
+use super::reserving;
 use super::step::StepContext;
 use crate::call_machine::{Broken, Failed, Then};
 use crate::event::{Event, SharedRecord};
@@ -14,8 +15,11 @@ use crate::id::Name;
 use crate::journal::JournalError;
 use crate::message::{Usage, UsageSource};
 use crate::model::{ModelError, Request};
+use crate::run_machine::{Purpose, Reservation};
 use crate::spec::ModelSpec;
+use crate::spending::{Rest, Usd};
 use crate::turn::{ModelFailed, ModelRequested};
+use crate::turn_machine::Counted;
 
 /// The reason of a cut, for people.
 const CUT: &str = "its agent had to end, or its run to stop";
@@ -33,6 +37,12 @@ pub(super) struct CallRecords<'a> {
     pub(super) head_tokens: u64,
     /// The tokens that the request is expected to hold.
     pub(super) expected_tokens: u64,
+    /// What the provider has counted of the request to the agent's own model.
+    pub(super) counted: Option<Counted>,
+    /// True if the reply hands over what there is.
+    pub(super) hand_over: bool,
+    /// The most that the request that was announced last can cost.
+    pub(super) most: Option<Rest>,
     /// What is recorded with the first announcement.
     pub(super) before: Vec<Event>,
     /// Gets a signal when that is durable.
@@ -49,6 +59,8 @@ impl CallRecords<'_> {
         spec: &ModelSpec,
         request: &Request,
     ) -> Result<(), JournalError> {
+        let most = self.most(spec, request);
+        self.most = Some(most);
         let requested = ModelRequested {
             turn: self.turn,
             attempt: number,
@@ -58,9 +70,8 @@ impl CallRecords<'_> {
             bytes: request.pieces.iter().map(|piece| piece.bytes.len()).sum(),
             head_tokens: self.head_tokens,
             expected_tokens: self.expected_tokens,
-            most_usd: spec
-                .price
-                .map(|price| price.most(self.expected_tokens, request.max_output_tokens)),
+            most_tokens: most.tokens,
+            most_usd: most.cost.map(Usd::dollars),
         };
         let events = std::mem::take(&mut self.before).into_iter().chain([requested.into()]);
         self.made.extend(self.context.record(events).await?);
@@ -69,6 +80,46 @@ impl CallRecords<'_> {
             let _ = durable.send(());
         }
         Ok(())
+    }
+
+    /// Returns the most that a request to this model can cost.
+    fn most(&self, spec: &ModelSpec, request: &Request) -> Rest {
+        let counted = self.counted.filter(|_| spec.name == *self.own);
+        let input = reserving::most_input(spec, request, counted);
+        let output = request.max_output_tokens;
+        let cost = spec.price.map(|price| Usd::at_most_dollars(price.most(input, output)));
+        Rest { tokens: input.saturating_add(output), cost }
+    }
+
+    /// Returns the most that the request may have cost beyond what is known of it.
+    fn rest(&self, spec: &ModelSpec, known: Option<&Usage>) -> Option<Rest> {
+        let known = known.copied().unwrap_or_default();
+        self.most?.beyond(&known, spec.price.map(|price| price.cost(&known)))
+    }
+
+    /// Asks for a reservation for a request, if spending is limited. Returns the most tokens that its reply may have,
+    /// or `None` if the agent must end meanwhile.
+    ///
+    /// # Errors
+    /// Returns the failure for which the agent must end, if a budget is used up.
+    pub(super) async fn reserve(
+        &self,
+        spec: &ModelSpec,
+        request: &Request,
+    ) -> Result<Option<u64>, Failure> {
+        if !reserving::is_needed(self.context) {
+            return Ok(Some(request.max_output_tokens));
+        }
+        let counted = self.counted.filter(|_| spec.name == *self.own);
+        let reservation = Reservation {
+            purpose: if self.hand_over { Purpose::HandOver } else { Purpose::Turn },
+            model: spec.name.clone(),
+            input_tokens: reserving::most_input(spec, request, counted),
+            max_output_tokens: reserving::output(request, self.hand_over),
+            price: spec.price,
+            requests: 1,
+        };
+        reserving::reserve(self.context, reservation).await
     }
 
     /// Records a failed attempt at this model. `next` is the model that is called instead.
@@ -88,6 +139,10 @@ impl CallRecords<'_> {
             next_model: next.cloned(),
             spent: error.usage.as_deref().map(|usage| spent(spec, usage)),
             usage_source: *usage_source,
+            unsettled: error
+                .may_have_cost()
+                .then(|| self.rest(spec, error.usage.as_deref()))
+                .flatten(),
             ..with_error(self.turn, *attempt, error, pause)
         };
         self.record(failed).await
@@ -109,6 +164,7 @@ impl CallRecords<'_> {
         let failed = ModelFailed {
             spent: cost.map(|(usage, _)| spent(spec, &usage)),
             usage_source: cost.map(|(_, source)| source).unwrap_or_default(),
+            unsettled: cost.and_then(|(usage, _)| self.rest(spec, Some(&usage))),
             // Nobody waits for the next attempt, and the call has not failed for good.
             retry_in_ms: Some(0),
             cut: true,
@@ -146,6 +202,7 @@ fn failure_of(turn: u32, attempt: u32, failure: Failure) -> ModelFailed {
         window_tokens: None,
         spent: None,
         usage_source: UsageSource::Reported,
+        unsettled: None,
         cut: false,
     }
 }

@@ -9,7 +9,7 @@ use super::mail::StepError;
 use super::step::{StepContext, StepResult, store_spills};
 use super::summarise::{self, Source};
 use super::summary::{NoSummary, Summary as Gained, SummaryAnswer, SummaryError, Written};
-use super::{carry_over, hooks};
+use super::{carry_over, hooks, reserving};
 use crate::context::layers::inventory::Inventory;
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::context::layers::summary::{self, Summary, SummaryRequest};
@@ -19,6 +19,7 @@ use crate::context::{
     CompactionFailed, CompactionFinished, CompactionRequested, CompactionTrigger, Spent,
 };
 use crate::event::Event;
+use crate::spending::Rest;
 use crate::tool::hook;
 use crate::turn_machine::Machine;
 
@@ -80,22 +81,24 @@ pub struct Covered {
     /// Most tokens that the view may have with the texts that are attached again: fewer than
     /// trigger another summary.
     pub most_tokens: u64,
+    /// The most that its calls can cost.
+    pub most: Rest,
 }
 
 impl Covered {
     /// Takes these values from the request for the summary.
     #[must_use]
-    pub fn by(due: &SummaryRequest) -> Self {
+    pub fn by(due: &SummaryRequest, most: Rest) -> Self {
         let SummaryRequest { from, to, version, least_gain, trigger, limit, .. } = *due;
-        Self { from, to, version, least_gain, trigger, most_tokens: limit / 2 }
+        Self { from, to, version, least_gain, trigger, most_tokens: limit / 2, most }
     }
 }
 
 /// Makes the event that announces a summary.
 #[must_use]
-pub fn announced(due: &SummaryRequest) -> CompactionRequested {
+pub fn announced(due: &SummaryRequest, most: Rest) -> CompactionRequested {
     let (trigger, from, to) = (due.trigger, due.from, due.to);
-    CompactionRequested { trigger, from, to, focus: due.focus.clone() }
+    CompactionRequested { trigger, from, to, focus: due.focus.clone(), most: Some(most) }
 }
 
 /// Has a summary written, and records the edit that it makes or why there is none.
@@ -103,13 +106,16 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
     let Compaction { changes, layer, due, held, source } = compaction;
     context.wait_for_disk().await?;
     let mut before = store_spills(&context, changes).await?;
-    before.push(announced(&due).into());
+    let most = source.most();
+    before.push(announced(&due, most).into());
     let mut records = context.record(before).await?;
-    let covered = Covered::by(&due);
+    let covered = Covered::by(&due, most);
     let paid = source.clone();
     let answer = tokio::select! {
         () = context.cancel.cancelled() => {
-            records.extend(context.record([cut(&SummaryError::Stopped, paid.cost())]).await?);
+            let (error, spent) = (SummaryError::Stopped, paid.cost());
+            let stopped = NoSummary { error, spent, most: Some(most) };
+            records.extend(context.record([cut(&stopped)]).await?);
             return Ok(records);
         }
         answer = write(&context, due, source) => answer?,
@@ -154,7 +160,11 @@ async fn write(
             return Ok(Err(SummaryError::Blocked(reason).into()));
         }
     }
-    Ok(summarise::summarise(context, due, source).await)
+    match reserving::reserve(context, source.reservation.clone()).await {
+        Ok(Some(_)) => Ok(summarise::summarise(context, due, source).await),
+        Ok(None) => Ok(Err(SummaryError::TooLate.into())),
+        Err(failure) => Ok(Err(SummaryError::OverBudget(failure.message).into())),
+    }
 }
 
 /// Records the edit that a summary makes to the current view, or why it makes none.
@@ -168,8 +178,9 @@ pub async fn apply(
     let summary = match answer {
         Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
-        Err(NoSummary { error, spent }) => {
-            return Ok(context.record([failed(&error, spent)]).await?);
+        Err(none) => {
+            let none = NoSummary { most: none.most.or(Some(covered.most)), ..none };
+            return Ok(context.record([failed(&none)]).await?);
         }
     };
     let text = summary.written.text().to_owned();
@@ -194,7 +205,7 @@ async fn conclusion(
     let (view, Covered { from, to, version, least_gain, most_tokens, .. }) = (&held.view, covered);
     let Gained { written, spent } = summary;
     if view.version_of(from, to) != version {
-        return Ok(failed(&SummaryError::Stale, Some(spent)));
+        return Ok(failed(&paid(SummaryError::Stale, spent)));
     }
     let (name, edit) = match written {
         Written::Text(text) => {
@@ -208,11 +219,11 @@ async fn conclusion(
     let edit = carry_over::add(context, &held.inventory, view, edit, most_tokens).await?;
     let mut after = view.clone();
     if let Err(error) = after.apply(&edit) {
-        return Ok(failed(&SummaryError::Crashed(error.to_string()), Some(spent)));
+        return Ok(failed(&paid(SummaryError::Crashed(error.to_string()), spent)));
     }
     let (before, left) = (view.chars_with_history(), after.chars_with_history());
     if left + least_gain > before {
-        return Ok(failed(&SummaryError::FreesTooLittle, Some(spent)));
+        return Ok(failed(&paid(SummaryError::FreesTooLittle, spent)));
     }
     let finished = CompactionFinished {
         layer: name.to_owned(),
@@ -227,12 +238,22 @@ async fn conclusion(
 }
 
 /// Makes the event that says why there is no summary, and what the attempt cost.
-pub fn failed(error: &SummaryError, spent: Option<Spent>) -> Event {
-    let blocked = matches!(error, SummaryError::Blocked(_));
-    CompactionFailed { reason: error.to_string(), blocked, spent, cut: false }.into()
+pub fn failed(none: &NoSummary) -> Event {
+    let blocked = matches!(none.error, SummaryError::Blocked(_));
+    CompactionFailed { blocked, ..without(none) }.into()
+}
+
+/// Makes the reason why a summary that was paid for is not used.
+fn paid(error: SummaryError, spent: Spent) -> NoSummary {
+    NoSummary { error, spent: Some(spent), most: None }
+}
+
+fn without(none: &NoSummary) -> CompactionFailed {
+    let (reason, spent, unsettled) = (none.error.to_string(), none.spent.clone(), none.unsettled());
+    CompactionFailed { reason, blocked: false, spent, unsettled, cut: false }
 }
 
 /// Makes the event that says that a summary was cut, and what it had cost: the agent asks again if it goes on.
-pub fn cut(error: &SummaryError, spent: Option<Spent>) -> Event {
-    CompactionFailed { reason: error.to_string(), blocked: false, spent, cut: true }.into()
+pub fn cut(none: &NoSummary) -> Event {
+    CompactionFailed { cut: true, ..without(none) }.into()
 }

@@ -82,6 +82,7 @@ pub(super) async fn send(
 ) -> (Step, Option<Reply>) {
     let Some(permit) = permit else {
         let error = ModelError::new(ErrorClass::Connection, "the provider has no gateway");
+        let error = ModelError { never_sent: true, ..error };
         return (call.next(Input::Failed { error, chance: fastrand::f64() }), None);
     };
     let Some(result) = exchange(services, call, &permit, one).await else {

@@ -17,9 +17,11 @@ use crate::call_machine::standing::Lost;
 use crate::call_machine::{Call, End, Failed, Form, Input, Patience, Purpose, Step, Then};
 use crate::context::provider::server::ContextWork;
 use crate::event::SharedRecord;
+use crate::failure::Failure;
 use crate::id::Name;
 use crate::journal::JournalError;
 use crate::model::{ModelError, Reply, Request};
+use crate::spending::Rest;
 
 /// Bytes of a request that are about one token.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -61,11 +63,11 @@ impl<'a> Payer<'a> {
         }
     }
 
-    /// Returns the records of the call.
-    pub(super) fn into_records(self) -> Vec<SharedRecord> {
+    /// Returns the records of the call, and the most that its latest request can cost.
+    pub(super) fn into_records(self) -> (Vec<SharedRecord>, Option<Rest>) {
         match self {
-            Self::Agent(caller) => caller.records.made,
-            Self::Summary { .. } => Vec::new(),
+            Self::Agent(caller) => (caller.records.made, caller.records.most),
+            Self::Summary { .. } => (Vec::new(), None),
         }
     }
 
@@ -123,6 +125,8 @@ pub enum CallError {
     Model(ModelError),
     /// The caller was cancelled.
     Cancelled,
+    /// A budget is used up, so the caller must end.
+    OverBudget(Failure),
     /// The journal failed.
     Journal(JournalError),
 }
@@ -167,6 +171,13 @@ pub async fn call<'a>(
         let input = match step {
             Step::Announce { number } => {
                 if let Some(records) = payer.records() {
+                    match records.reserve(&service.spec, request).await {
+                        Ok(Some(output)) => sending.request.max_output_tokens = output,
+                        // Nothing of it is announced.
+                        Ok(None) => return Err(CallError::Cancelled),
+                        Err(failure) => return Err(CallError::OverBudget(failure)),
+                    }
+                    let request = &sending.request;
                     records.announce(number, &service.spec, request).await?;
                 }
                 Input::Recorded

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -67,6 +67,8 @@ pub struct Services {
     pub lost: Arc<LostCalls>,
     /// The limits of the run.
     pub limits: Limits,
+    /// True if each call of a model needs a reservation, because spending is limited.
+    pub limits_spending: AtomicBool,
     /// The hooks of the run and of its tool calls.
     pub hooks: HookSpec,
     /// Who is told of the run, outside of it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::Permits;
@@ -18,6 +19,7 @@ use super::waits::{Waited, Waits};
 use super::work::{self, Helper};
 use crate::context::layers::pipeline::AppliedEdit;
 use crate::event::{Draft, Event, SharedRecord};
+use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
@@ -62,6 +64,8 @@ pub struct Answers {
     pub summaries: Replies<u64, SummaryAnswer>,
     /// The calls of its step that wait for others.
     pub waits: Waits,
+    /// The failure for which the agent must end, if a call of its model was refused for it.
+    must_end: Mutex<Option<Failure>>,
 }
 
 impl Answers {
@@ -73,7 +77,18 @@ impl Answers {
             permits: Permits::new(caller),
             summaries: Replies::default(),
             waits: Waits::after(waited),
+            must_end: Mutex::default(),
         }
+    }
+
+    /// Notes that a call of the model was refused, so that the agent must end for this failure.
+    pub(super) fn must_end(&self, failure: Failure) {
+        *self.must_end.lock() = Some(failure);
+    }
+
+    /// Takes out the failure for which the agent must end.
+    pub(super) fn take_must_end(&self) -> Option<Failure> {
+        self.must_end.lock().take()
     }
 }
 

@@ -12,6 +12,7 @@ use super::briefing::Briefing;
 use super::mail::CompactorMsg;
 use super::meter::Meter;
 use super::model_service::ModelService;
+use super::reserving;
 use super::services::Services;
 use super::step::StepContext;
 use super::summary::{SummaryAnswer, SummaryError, SummaryJob};
@@ -20,6 +21,8 @@ use crate::context::layers::summary::SummaryRequest;
 use crate::context::provider::strategy;
 use crate::id::AgentId;
 use crate::model::Request;
+use crate::run_machine::Reservation;
+use crate::spending::Rest;
 
 /// The model that writes a summary, and the input that it reads.
 #[derive(Clone, Debug)]
@@ -32,9 +35,16 @@ pub struct Source {
     pub by_provider: Option<Request>,
     /// Counts what the summary costs.
     pub(super) meter: Arc<Meter>,
+    /// What is reserved for it, if spending is limited.
+    pub(super) reservation: Reservation,
 }
 
 impl Source {
+    /// Returns the most that the summary can cost.
+    pub(super) fn most(&self) -> Rest {
+        reserving::most(&self.reservation)
+    }
+
     /// Returns the cost of the summary so far, if it has cost anything.
     pub(super) fn cost(&self) -> Option<Spent> {
         self.meter.cost(&self.service.spec)
@@ -82,7 +92,7 @@ pub(super) async fn summarise(
 ) -> SummaryAnswer {
     let services = &context.services;
     let number = services.calls.fetch_add(1, Ordering::Relaxed);
-    let Source { service, prefix, by_provider, meter } = source;
+    let Source { service, prefix, by_provider, meter, .. } = source;
     let (agent, model) = (context.agent.clone(), service.spec.name.clone());
     let prefix = prefix.map(|briefing| (briefing.spec.name.clone(), context.depth));
     let job = SummaryJob { agent: agent.clone(), number, due, model, prefix, by_provider, meter };

@@ -11,6 +11,7 @@ use crate::context::layers::summary::{SummaryRequest, Urgency};
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::model::Request;
+use crate::spending::Rest;
 
 /// A request for a summary.
 #[derive(Clone, Debug)]
@@ -58,11 +59,23 @@ pub struct NoSummary {
     pub error: SummaryError,
     /// The cost of its calls, if there were any.
     pub spent: Option<Spent>,
+    /// The most that its calls can have cost, if that is known.
+    pub most: Option<Rest>,
+}
+
+impl NoSummary {
+    /// Returns the most that its calls may have cost beyond what is known.
+    pub(super) fn unsettled(&self) -> Option<Rest> {
+        let most = self.most.filter(|_| self.error.may_have_cost())?;
+        let known = self.spent.as_ref();
+        let usage = known.map(|spent| spent.usage).unwrap_or_default();
+        most.beyond(&usage, known.and_then(|spent| spent.cost_usd))
+    }
 }
 
 impl From<SummaryError> for NoSummary {
     fn from(error: SummaryError) -> Self {
-        Self { error, spent: None }
+        Self { error, spent: None, most: None }
     }
 }
 
@@ -109,6 +122,31 @@ pub enum SummaryError {
     /// The journal failed.
     #[error(transparent)]
     Journal(JournalError),
+    /// A budget does not hold its calls.
+    #[error("{0}")]
+    OverBudget(String),
+}
+
+impl SummaryError {
+    /// Returns true if a call may have been made whose tokens nobody counted.
+    fn may_have_cost(&self) -> bool {
+        match self {
+            Self::Model(_)
+            | Self::TooLate
+            | Self::Stopped
+            | Self::Timeout(_)
+            | Self::Crashed(_)
+            | Self::Gone
+            | Self::Journal(_) => true,
+            Self::BreakerOpen
+            | Self::Unusable(_)
+            | Self::NothingToCover
+            | Self::FreesTooLittle
+            | Self::Blocked(_)
+            | Self::Stale
+            | Self::OverBudget(_) => false,
+        }
+    }
 }
 
 impl From<NoText> for SummaryError {

@@ -410,6 +410,7 @@ async fn delegate(
     let output_schema = job.schema().map_err(ToolError::Arguments)?;
     ticket.wait().await;
     let delegation = Delegation {
+        budget: None,
         depth: context.depth + 1,
         call: call.key.clone(),
         agent: job.agent.clone(),

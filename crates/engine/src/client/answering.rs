@@ -10,7 +10,8 @@ use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run::answers::{self, LeftAnswer};
 use crate::run::control::{self, Request};
-use crate::run_state::RunState;
+use crate::run_machine::purse;
+use crate::run_state::{RunPhase, RunState};
 use crate::trust::Store;
 use crate::turn::question::PersonsAnswer;
 
@@ -100,6 +101,10 @@ fn leave(
     }
     // What is odd stays so: trying again would only keep a person waiting.
     answers::refuse_unsafe(&**run).map_err(|error| ClientError::NotGiven(error.to_string()))?;
+    if purse::is_change(&answer.id) {
+        // The newest limits count.
+        let _ = answers::remove(&**run, &answer.id);
+    }
     let left = LeftAnswer { answer: answer.clone(), at_ms: now };
     match answers::leave(&**run, &left, &Store::of_user()) {
         Ok(Some(first)) if first.answer.by != answer.by => {
@@ -138,6 +143,12 @@ enum Recorded {
 
 fn recorded(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Recorded, JournalError> {
     let state = state(run)?;
+    if purse::is_change(&answer.id) {
+        return Ok(match state.phase() {
+            RunPhase::Completed(_) => Recorded::Given(Given::Closed),
+            RunPhase::Open | RunPhase::Paused => Recorded::Open { until_ms: None },
+        });
+    }
     let questions = state.questions();
     Ok(match (questions.answer(&answer.id), questions.get(&answer.id)) {
         (Some(first), _) if first.answer.by.as_ref() == Some(&answer.by) => {

@@ -172,14 +172,17 @@ pub(super) fn check(
     is_scripted: impl Fn(&ModelSpec) -> bool,
 ) {
     let raw = setting.raw;
-    let ceiling = raw.budget.as_ref().and_then(|budget| budget.max_cost_usd.at());
+    let of_tasks = raw.tasks.values().map(|(_, task)| &task.budget);
+    let of_agents = raw.agents.values().map(|(_, agent)| &agent.budget);
+    let mut budgets = std::iter::once(&raw.budget).chain(of_tasks).chain(of_agents);
+    let ceiling = budgets.find_map(|budget| budget.as_ref()?.max_cost.at());
     let unpriced = used.iter().filter_map(|name| models.get(name));
     for model in unpriced.filter(|model| model.price.is_none()) {
         let name = &model.name;
         let entry = raw.models.get(name.as_str());
         if let Some(ceiling) = ceiling {
             let place = entry.map_or(&ceiling.key, |entry| &entry.at.key);
-            let message = format!("`max_cost_usd` is set, but model `{name}` has no price");
+            let message = format!("`max_cost` is set, but model `{name}` has no price");
             let help = format!("add [models.{name}.cost_per_mtok]");
             setting.problems.error("missing_price", place, message, help);
         }

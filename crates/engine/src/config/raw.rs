@@ -16,6 +16,7 @@
 //! A default that other code also has, for use without a file, is named here and not repeated.
 
 mod approval;
+mod budget;
 mod compaction;
 mod models;
 mod notify;
@@ -34,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub(super) use self::approval::Approval;
+pub(super) use self::budget::Budget;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 pub(super) use self::models::{
     CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
@@ -101,6 +103,8 @@ sections! {
             gives "missing_field";
         /// Limits of the whole run. A task or an agent can only set lower ones.
         limits: Limits = Limits::default(), Limits::KIND;
+        /// The most that the run may spend.
+        budget: Budget, Budget::KIND => "no limit", gives "unused_key";
         /// Settings of all agents, tasks and providers that do not set their own.
         defaults: Defaults = Defaults::default(), Defaults::KIND;
         /// The servers of models, by name.
@@ -136,8 +140,6 @@ sections! {
         logs, Logs::KIND;
     }
     later {
-        /// Limits in money, tokens and requests.
-        budget: Budget, Budget::KIND;
         /// Servers that offer tools by the Model Context Protocol.
         mcp_servers;
         /// The patterns that are redacted from records.
@@ -286,12 +288,6 @@ sections! {
     later {
         /// The most children that may be started in a time, like `"5/10s"`.
         max_spawn_rate, Kind::Rate;
-    }
-
-    /// Limits on spending.
-    Budget {
-        /// The most that a run may cost, in US dollars.
-        max_cost_usd: Json, Kind::Any, gives "missing_price";
     }
 
     /// Settings of all agents, tasks and providers that do not set their own.

@@ -7,7 +7,9 @@ use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
 use super::written::Lines;
-use super::{Setting, answers, approvals, env, fan_out, names, output_types, retry, sandbox};
+use super::{
+    Setting, answers, approvals, budgets, env, fan_out, names, output_types, retry, sandbox,
+};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
@@ -66,6 +68,7 @@ fn spec(
         confinement: sandbox::confinement(setting, &task.sandbox),
         on_unknown: *task.on_unknown,
         acceptance,
+        budget: budgets::budget(task.budget.as_ref()),
         written: lines.of_task(setting, entry, task),
         ..TaskSpec::new(Name::new(&entry.name).ok()?, work?)
     })

@@ -58,11 +58,11 @@ impl CostRow {
 #[must_use]
 pub fn unsettled(spending: &Spending) -> Option<String> {
     let Unsettled { requests, .. } = spending.unsettled;
-    let (noun, their) = if requests == 1 { ("request", "its") } else { ("requests", "their") };
+    let noun = if requests == 1 { "request" } else { "requests" };
     let most = spending.unsettled.most_usd().filter(|most| *most > 0.0);
     let most = most.map(|most| format!(", at most about ${most:.4} more")).unwrap_or_default();
     (requests > 0).then(|| {
-        format!("not in it: {requests} {noun} lost with {their} process before the answer was recorded{most}")
+        format!("not in it: what {requests} {noun} may have cost that nobody counted{most}")
     })
 }
 

@@ -117,7 +117,9 @@ async fn ask(
 ) -> Outcome {
     let asked = async {
         let client = client(provider).map_err(|error| match error {
-            StartError::Provider { reason, .. } => ModelError::new(ErrorClass::Connection, reason),
+            StartError::Provider { reason, .. } => {
+                ModelError { never_sent: true, ..ModelError::new(ErrorClass::Connection, reason) }
+            }
             error => ModelError::new(ErrorClass::Fatal, error.to_string()),
         })?;
         match call(&*client, spec).await {

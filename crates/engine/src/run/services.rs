@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -166,6 +166,7 @@ impl Prepared {
             secrets,
             lost: Arc::default(),
             limits,
+            limits_spending: AtomicBool::new(false),
             hooks: config.hooks.clone(),
             teller: teller(config),
             compaction: config.compaction.clone(),

@@ -27,6 +27,7 @@ pub(super) fn machine_settings(
         inputs: config.inputs.clone(),
         plan,
         limits: flags.limits(config),
+        budget: config.budget.clone(),
         agents: agents.collect(),
         models: config.models.clone(),
         tools: config.tools.clone(),

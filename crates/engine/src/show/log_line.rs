@@ -21,6 +21,7 @@ use crate::journal::stamp;
 use crate::message::{Json, StopReason};
 use crate::output::Output;
 use crate::printable;
+use crate::spec::budget::OnExceed;
 use crate::turn::{
     AgentEnded, CheckPlace, ModelResponded, Outcome, Program, ToolFinished, ToolStatus,
 };
@@ -125,6 +126,10 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::NoticeIntended(_)
         | Event::NoticeDelivered(_)
         | Event::NoticeFailed(_)
+        | Event::BudgetWarned(_)
+        | Event::BudgetExceeded(_)
+        | Event::BudgetChanged(_)
+        | Event::BudgetBoundBroken(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => describe_run(event, out),
@@ -268,6 +273,27 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "{} asks everybody to wait {pause}: {reason}", e.provider)
         }
         Event::GatewayResumed(e) => write!(out, "{} may be called again", e.provider),
+        Event::BudgetWarned(e) => {
+            let percent = f64::from(e.share) / 10.0;
+            write!(out, "{percent} % of the budget of {} is spent", e.scope.words())
+        }
+        Event::BudgetExceeded(e) => {
+            let then = match e.on_exceed {
+                OnExceed::Pause => "its agents wait until a person raises it",
+                OnExceed::Stop => "its agents end",
+                OnExceed::Warn => "its agents go on",
+            };
+            write!(out, "budget used up, {then}: {}", e.words())
+        }
+        Event::BudgetChanged(e) => {
+            let by = e.by.as_deref().unwrap_or("a person");
+            write!(out, "budget of {} set by {by}: {}", e.scope.words(), e.caps)
+        }
+        Event::BudgetBoundBroken(e) => write!(
+            out,
+            "model {} reported {} tokens where {} could be expected: more is reserved from now on",
+            e.model, e.reported, e.reserved
+        ),
         Event::GatewayBreaker(e) => {
             write!(out, "breaker of {} is {}", e.provider, words::breaker(e.state))
         }
@@ -494,6 +520,7 @@ mod tests {
     fn lines_read_like_this() {
         let failure = Failure::new(FailureKind::RateLimit, "slow down");
         let failed = ModelFailed {
+            unsettled: None,
             turn: 1,
             attempt: 2,
             failure,

@@ -502,6 +502,7 @@ mod tests {
     fn raw_newlines_in_verbatim_json_become_spaces() {
         let message = Json::parse("{\n\"role\":\"assistant\", \"content\":[\n]}".to_owned());
         let responded = ModelResponded {
+            unsettled: None,
             turn: 1,
             model: Name::new("m").unwrap(),
             message: message.unwrap(),

@@ -136,6 +136,10 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::CompactionRequested(_)
         | Event::CompactionFailed(_)
         | Event::CompactionBreaker(_)
+        | Event::BudgetWarned(_)
+        | Event::BudgetExceeded(_)
+        | Event::BudgetChanged(_)
+        | Event::BudgetBoundBroken(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
         | Event::GatewayBreaker(_) => None,

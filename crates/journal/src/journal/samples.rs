@@ -30,6 +30,7 @@ pub fn spawned(prompt: &str) -> Draft {
 #[must_use]
 pub fn responded(turn: u32) -> Draft {
     draft(ModelResponded {
+        unsettled: None,
         turn,
         model: Name::new("default").expect("a name"),
         message: Json::parse(REPLY.to_owned()).expect("JSON"),

@@ -132,9 +132,35 @@ pub struct ModelError {
     /// The tokens of the part of the reply that had arrived, if any had: as the provider counted
     /// them, or estimated.
     pub usage: Option<Box<Usage>>,
+    /// True if there was no connection, so that the request was not sent.
+    pub never_sent: bool,
 }
 
 impl ModelError {
+    /// Returns true if the attempt may have cost something beyond the tokens that are known: its request may have
+    /// been read, and nobody counted it. What was refused before any work costs nothing.
+    #[must_use]
+    pub fn may_have_cost(&self) -> bool {
+        match self.class {
+            // A gateway that gave up waiting does not know what the model behind it did.
+            ErrorClass::ServerError => matches!(self.status, None | Some(408 | 502 | 504)),
+            ErrorClass::ReplyTooLarge | ErrorClass::IdleTimeout => true,
+            ErrorClass::Connection => !self.never_sent,
+            ErrorClass::Overloaded | ErrorClass::RateLimited => self.status.is_none(),
+            ErrorClass::ContextTokens { .. }
+            | ErrorClass::ContextPlusOutput { .. }
+            | ErrorClass::RequestBytes
+            | ErrorClass::Pairing
+            | ErrorClass::ThinkingChanged
+            | ErrorClass::Auth
+            | ErrorClass::QuotaExhausted
+            | ErrorClass::NotFound
+            | ErrorClass::Unsupported(_)
+            | ErrorClass::SchemaRefused
+            | ErrorClass::Fatal => false,
+        }
+    }
+
     /// Creates an error with a class and a message only.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
@@ -147,6 +173,7 @@ impl ModelError {
             should_retry: None,
             most_attempts: None,
             usage: None,
+            never_sent: false,
         }
     }
 

@@ -120,6 +120,8 @@ pub enum Action {
     },
     /// Sends a notice, outside the mailbox. Answered by [`notice_sent`](super::RunMachine::notice_sent).
     SendNotice(Box<NoticeIntended>),
+    /// Makes agents ask for a reservation before each call of a model: spending is limited.
+    LimitSpending,
     /// Stops agents from beginning a step, because the disk is full.
     HoldSteps,
     /// Allows agents to begin steps again.

@@ -141,6 +141,7 @@ impl Forecast {
             | Action::Interrupt(..)
             | Action::Reply { .. }
             | Action::Define(_)
+            | Action::LimitSpending
             | Action::EndHook
             | Action::TellAnswerer { .. }
             | Action::Notify { .. }

@@ -77,6 +77,7 @@ impl Facts {
             && !is_ending
             && self.nothing_is_under_way()
             && self.state.questions().is_empty()
+            && !self.any_money_is_awaited()
             // A slot may be held for somebody who never comes.
             && !self.scarce.holders().any(|agent| self.agents.is_open(agent))
             && !self.any_loose()

@@ -103,6 +103,7 @@ impl Facts {
             && !self.evaluating.is_at_work()
             && !self.growth.is_coming()
             && self.agents.none_is_under_way()
+            && self.purse_is_quiet()
             && !self.timers.any_for_work()
     }
 
@@ -113,7 +114,8 @@ impl Facts {
 
     fn may_ask_for_slot(&self, id: &AgentId) -> bool {
         let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
-        self.agents.is_live(id) && waits_alone && !self.has_open_question(id)
+        let waits = self.has_open_question(id) || self.waits_for_money(id);
+        self.agents.is_live(id) && waits_alone && !waits
     }
 }
 
@@ -330,7 +332,8 @@ impl Desk<'_, Questions> {
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
     /// their answers does not.
     pub(super) fn pause_for_people(&mut self) {
-        let waits = !self.settings.attended && !self.state.questions().is_empty();
+        let any_waits = !self.state.questions().is_empty() || self.any_rests_for_money();
+        let waits = !self.settings.attended && any_waits;
         if !waits || !self.nothing_is_under_way() || !self.scarce.is_idle() {
             return;
         }
@@ -339,7 +342,12 @@ impl Desk<'_, Questions> {
             return;
         }
         let open = self.state.questions().open();
-        let Some(first) = open.first() else { return };
+        let Some(first) = open.first() else {
+            let budget = self.first_pause_for_money().map(|exceeded| exceeded.event.words());
+            let reason = format!("a budget is used up: {}", budget.unwrap_or_default());
+            let haste = Haste::WithinGrace;
+            return self.post(Decision::Interrupt(reason, PauseCause::Person, haste));
+        };
         let who = first.agent.as_ref().map_or(first.task.as_str(), AgentId::as_str);
         let message = first.asked.message.lines().next().unwrap_or_default();
         let others = match open.len() - 1 {

@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, Usage};
 use crate::run_state::questions::Answered;
-use crate::spec::{AgentSpec, TaskSpec};
+use crate::spec::budget::{Amount, Caps};
+use crate::spec::{AgentSpec, Price, TaskSpec};
+use crate::spending::Usd;
 use crate::turn::Outcome;
 use crate::turn::question::ApprovalAsked;
 
@@ -71,6 +74,8 @@ requests! {
     Tasks(Proposal) -> Result<(), Refused>;
     /// The agent's slot, which it gave back to wait.
     Slot(SlotBack) -> ();
+    /// A reservation for a call of a model.
+    Money(Reservation) -> Allowance;
 }
 
 /// The data of a wish, which knows the type of the reply.
@@ -115,6 +120,9 @@ pub struct Delegation {
     pub timeout: Option<Duration>,
     /// JSON Schema that its answer must fit.
     pub output_schema: Option<Json>,
+    /// The most that the child may spend, with all that works for it.
+    #[serde(default)]
+    pub budget: Option<Caps>,
 }
 
 /// A question for a person.
@@ -141,6 +149,94 @@ pub struct Proposal {
 /// An agent whose wait is over asks for its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotBack;
+
+/// What a call of a model is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A turn of an agent.
+    Turn,
+    /// The last reply of an agent, which hands over what there is.
+    HandOver,
+    /// A summary.
+    Summary,
+}
+
+impl Purpose {
+    /// Returns true if the call is for a summary. An agent has at most one such call under way, and one other.
+    #[must_use]
+    pub fn is_summary(self) -> bool {
+        self == Self::Summary
+    }
+}
+
+/// Tokens that the results of one turn may add to a last reply's request, if they are not known yet: the results of
+/// some calls, whose longer ones are cut. Where they have more, the agent may end without a last reply.
+const RESULT_TOKENS: u64 = 4_096;
+
+/// The most output tokens of a last reply: some 700 words.
+pub const LAST_OUTPUT_TOKENS: u64 = 1_024;
+
+/// An agent asks whether a call of a model may be made, and with how long a reply.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// What the call is for.
+    pub purpose: Purpose,
+    /// The model.
+    pub model: Name,
+    /// The most tokens of the request.
+    pub input_tokens: u64,
+    /// The most tokens of the reply.
+    pub max_output_tokens: u64,
+    /// The prices of the model; `None` if nobody knows them.
+    pub price: Option<Price>,
+    /// The most requests that it makes without asking again.
+    pub requests: u64,
+}
+
+impl Reservation {
+    /// Returns the most that the call can take with so much output. `factor` multiplies the input, in hundredths.
+    /// With `last`, it is the most that it can take together with a last reply after it.
+    #[must_use]
+    pub fn takes(&self, output: u64, factor: u32, last: bool) -> Amount {
+        let scaled = u128::from(self.input_tokens) * u128::from(factor) / 100;
+        let input = u64::try_from(scaled).unwrap_or(u64::MAX);
+        let one = self.of_request(input, output);
+        let mut all = Amount::default();
+        for _ in 0..self.requests {
+            all += one;
+        }
+        if last {
+            let after = input.saturating_add(output).saturating_add(RESULT_TOKENS);
+            all += self.of_request(after, LAST_OUTPUT_TOKENS);
+        }
+        all
+    }
+
+    fn of_request(&self, input: u64, output: u64) -> Amount {
+        let cost = self.price.map(|price| Usd::at_most_dollars(price.most(input, output)));
+        let tokens = input.saturating_add(output);
+        Amount { cost: cost.unwrap_or(Usd::MOST), tokens, calls: 1 }
+    }
+}
+
+/// Whether a call may be made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Allowance {
+    /// It may.
+    Granted {
+        /// The most tokens of the reply.
+        max_output_tokens: u64,
+        /// True if the agent gave up its slot while it waited.
+        without_slot: bool,
+    },
+    /// It may not: a budget is used up.
+    Refused {
+        /// The failure with which an agent ends for it.
+        failure: Failure,
+        /// True if the agent gave up its slot while it waited.
+        without_slot: bool,
+    },
+}
 
 /// The result of a child that has ended, after all agents that worked for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::plan::Plan;
 use crate::run_state::RunState;
+use crate::spec::budget::Budget;
 use crate::spec::hooks::Hook;
 use crate::spec::notices::NoticePolicy;
 use crate::spec::tool::CommandTool;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub plan: Plan,
     /// The limits of the run.
     pub limits: Limits,
+    /// The most that the run may spend.
+    pub budget: Option<Budget>,
     /// The agent definitions.
     pub agents: BTreeMap<Name, Arc<AgentSpec>>,
     /// The model definitions.

@@ -4,16 +4,21 @@
 //! It has no runtime and no disk, so that thousands of runs with failures, crashes of agents and of
 //! the process, cancels and limits take only seconds. Every record is checked when it is made.
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use self::calls::Call;
+pub(super) use self::calls::{Bills, Ledger};
 use super::evaluation::Evaluation;
 use super::{
     Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, NotSent, Now,
-    Proposal, Refused, Reply, Request, RunMachine, Settings, SlotBack, Start, UnfinishedAgent,
+    Proposal, Purpose, Refused, Reply, Request, RunMachine, Settings, SlotBack, Start,
+    UnfinishedAgent,
 };
 use crate::event::{
     Accepted, Draft, Event, PauseCause, PlannedTask, Record, RunCreated, SharedRecord,
@@ -47,6 +52,8 @@ pub(super) fn task(task: &str, depends_on: &[&str]) -> TaskSpec {
 /// A step of an agent's script; the last step ends the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// It calls its model.
+    Call,
     /// It delegates to this many children at once and waits for them.
     Delegate(u32),
     /// It asks a person and waits for the answer.
@@ -91,6 +98,8 @@ struct Actor {
     required_outcome: Option<Outcome>,
     /// True if its end is on its way to the journal.
     ending: bool,
+    /// The failure for which it must end, because a budget is used up; true if it had its last reply.
+    over_budget: Option<(Failure, bool)>,
 }
 
 /// An event that will happen, in an order that the seed decides.
@@ -112,6 +121,8 @@ enum Pending {
     Hooked(Hook, bool),
     /// An attempt to send a notice ends.
     Sent(String),
+    /// A call of a model ends; true if it was refused.
+    Called(AgentId, bool),
 }
 
 /// A run in a simulated world.
@@ -173,6 +184,14 @@ pub(super) struct World {
     pub(super) mirrors: bool,
     /// Number of records at the end of each batch.
     pub(super) batches: Vec<usize>,
+    /// The rules by which a provider bills, if agents call models.
+    pub(super) ledger: Option<Ledger>,
+    /// What the provider has billed.
+    pub(super) bills: Bills,
+    /// The calls of actors.
+    calls: BTreeMap<AgentId, Call>,
+    /// Number of requests that each agent has announced.
+    attempts: BTreeMap<AgentId, u32>,
     /// The tasks that were open when a failure first kept others from starting.
     open_at_failure: Option<BTreeSet<Name>>,
 }
@@ -181,6 +200,7 @@ impl World {
     pub(super) fn new(tasks: Vec<TaskSpec>, limits: Limits, script: Script, seed: u64) -> Self {
         let plan = Plan::new(tasks).expect("a plan");
         let settings = Settings {
+            budget: None,
             run: RunId::from(uuid::Uuid::now_v7()),
             workflow: "test".to_owned(),
             inputs: Map::new(),
@@ -232,6 +252,10 @@ impl World {
             give_up_next: None,
             mirrors: false,
             batches: Vec::new(),
+            ledger: None,
+            bills: Bills::new(),
+            calls: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             open_at_failure: None,
         };
         let planned = world.settings.plan.tasks().iter().map(PlannedTask::from);
@@ -298,6 +322,7 @@ impl World {
         self.commit(reopening.drafts(&self.state, self.epoch));
         let start = self.start_of();
         self.actors.clear();
+        self.calls.clear();
         self.pending.clear();
         self.appends.clear();
         self.finish = None;
@@ -512,7 +537,8 @@ impl World {
         }
         let open = self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
         for (id, agent) in open {
-            let waits = !agent.asked.is_empty() || agent.open > 1;
+            let is_paused = self.state.budgets().all_exceeded().next().is_some();
+            let waits = !agent.asked.is_empty() || agent.open > 1 || is_paused;
             assert!(waits, "{id} could act\n{}", story());
         }
     }
@@ -558,6 +584,9 @@ impl World {
         }
         let records = self.commit(drafts);
         for record in &records {
+            if let (Some(agent), Event::ModelRequested(_)) = (&record.agent, &record.event) {
+                self.announced(agent);
+            }
             if let (Some(agent), Event::AgentEnded(_)) = (&record.agent, &record.event) {
                 self.actors.remove(agent);
                 // Whoever was about to record its end finds it recorded.
@@ -856,7 +885,10 @@ impl World {
                         self.pending.push(Pending::Step(agent));
                     }
                 }
-                Action::Define(_) => {}
+                Action::Define(_) | Action::LimitSpending => {}
+                Action::Reply { to, reply: Reply::Money(allowance), .. } => {
+                    self.allowed(&to, allowance);
+                }
                 Action::TellAnswerer { request, outcome } => {
                     let earlier = self.answer_outcomes.insert(request, outcome);
                     assert_eq!(earlier, None, "{request} was told twice\n{}", self.story());
@@ -892,6 +924,12 @@ impl World {
                 Action::Finish(finish) => self.finish = Some(finish),
             }
         }
+        for (agent, call) in &self.calls {
+            let holds = self.machine.facts.scarce.holds(agent);
+            if let Some(actor) = self.actors.get_mut(agent).filter(|_| call.is_waiting()) {
+                actor.has_slot = holds;
+            }
+        }
         let with_slot = |actor: &&Actor| actor.has_slot && !actor.ending;
         let all = self.actors.values().filter(with_slot).count();
         let is_child = |id: &AgentId| self.state.agents()[id].is_delegated();
@@ -923,6 +961,7 @@ impl World {
             has_slot,
             required_outcome,
             ending,
+            over_budget: None,
         };
         self.actors.insert(agent.clone(), actor);
         self.spawned.push(agent.clone());
@@ -940,6 +979,9 @@ impl World {
         actor.required_outcome = Some(outcome);
         actor.waits.clear();
         (actor.asks, actor.proposes) = (None, None);
+        self.calls.remove(agent);
+        self.pending.retain(|pending| !matches!(pending, Pending::Called(id, _) if id == agent));
+        let Some(actor) = self.actors.get_mut(agent) else { return };
         if actor.steps.front() != Some(&Step::Stuck) && !actor.ending {
             self.pending.push(Pending::Step(agent.clone()));
         }
@@ -1024,6 +1066,7 @@ impl World {
                 let error = fails.then(|| "exit code 1".to_owned());
                 self.machine.hook_ended(now, HookFinished::new(hook, error));
             }
+            Pending::Called(agent, is_refused) => self.called(&agent, is_refused),
             Pending::Notified => self.machine.notified(now),
             Pending::Sent(id) => {
                 let fails = self.failing_notices > 0;
@@ -1035,6 +1078,7 @@ impl World {
             Pending::Gone(agent, error) => {
                 // Appends that the agent made before are recorded all the same.
                 self.actors.remove(&agent);
+                self.calls.remove(&agent);
                 self.machine.agent_gone(now, &agent, error);
             }
             Pending::End(agent, outcome) => {
@@ -1067,7 +1111,12 @@ impl World {
             return;
         }
         let step = actor.steps.front().copied();
+        if self.go_on_calling(agent) || self.hand_over(agent) {
+            return;
+        }
+        let actor = self.actors.get_mut(agent).expect("it acts");
         match step {
+            Some(Step::Call) => self.call(agent, Purpose::Turn),
             Some(Step::Delegate(count)) => {
                 // The step is repeated if the agent resumes before all answers are recorded.
                 let depth = self.state.agents()[agent].depth + 1;
@@ -1079,6 +1128,7 @@ impl World {
                     actor.waits.push(call.clone());
                     actor.has_slot = false;
                     let delegation = Delegation {
+                        budget: None,
                         depth,
                         call,
                         agent: name("helper"),
@@ -1199,7 +1249,8 @@ fn proposed_by(agent: &AgentId) -> Vec<TaskSpec> {
 }
 
 fn is_of(pending: &Pending, agent: &AgentId) -> bool {
-    matches!(pending, Pending::Step(id) | Pending::Folded(id) | Pending::Gone(id, _) if id == agent)
+    matches!(pending, Pending::Step(id) | Pending::Folded(id) | Pending::Gone(id, _) | Pending::Called(id, _)
+        if id == agent)
 }
 
 fn end(task: &Name, agent: &AgentId, outcome: Outcome) -> Draft {

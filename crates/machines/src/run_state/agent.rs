@@ -9,7 +9,8 @@ use crate::failure::FailureKind;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::Json;
 use crate::own_tool;
-use crate::spending::{ByModel, Spending, Usd};
+use crate::spec::budget::Caps;
+use crate::spending::{ByModel, Rest, Spending, Usd};
 use crate::turn::{AgentSpawned, CheckPlace, ModelRequested, Outcome, Shortfalls};
 
 /// The activity of an agent.
@@ -53,6 +54,9 @@ pub struct AgentStatus {
     /// What its parent wants of it, if it is a child with a deadline or a schema.
     #[serde(default)]
     pub wanted: Option<Wanted>,
+    /// The reading of the run's clock when it began.
+    #[serde(default)]
+    pub began: Reading,
     /// Its activity.
     pub doing: Doing,
     /// Its current turn.
@@ -77,6 +81,9 @@ pub struct AgentStatus {
     /// The request that was announced and of which nothing came yet.
     #[serde(default)]
     pub(super) requested: Option<Requested>,
+    /// The most that the summary may cost that was announced and of which nothing came yet.
+    #[serde(default)]
+    pub(super) summary: Option<Rest>,
     /// The tools that are running while a person is asked about one of them.
     #[serde(default)]
     pub behind_person: Vec<String>,
@@ -98,6 +105,9 @@ pub(super) struct Requested {
     attempt: u32,
     model: Name,
     most: Option<Usd>,
+    /// The most tokens that it can use.
+    #[serde(default)]
+    tokens: u64,
 }
 
 /// What a parent wants of its child.
@@ -107,6 +117,9 @@ pub struct Wanted {
     pub schema: Option<Json>,
     /// The longest time that it may take, in milliseconds of the run's clock.
     pub timeout_ms: Option<u64>,
+    /// The most that it may spend.
+    #[serde(default)]
+    pub budget: Option<Caps>,
     /// The reading of the run's clock when it began.
     pub since: Reading,
 }
@@ -136,9 +149,11 @@ impl AgentStatus {
         let wanted = Wanted {
             schema: spawned.answer_schema.clone(),
             timeout_ms: spawned.timeout_ms,
+            budget: spawned.budget,
             since: now,
         };
-        let wants = wanted.schema.is_some() || wanted.timeout_ms.is_some();
+        let wants =
+            wanted.schema.is_some() || wanted.timeout_ms.is_some() || wanted.budget.is_some();
         Self {
             task,
             definition,
@@ -147,6 +162,7 @@ impl AgentStatus {
             depth: spawned.depth,
             check: spawned.check,
             wanted: Some(wanted).filter(|_| wants && spawned.call.is_some()),
+            began: now,
             doing: Doing::Starting,
             turn: 0,
             own: Spending::default(),
@@ -158,6 +174,7 @@ impl AgentStatus {
             open: 1,
             inclusive: Spending::default(),
             requested: None,
+            summary: None,
             behind_person: Vec::new(),
             asked: Vec::new(),
             shortfalls: Shortfalls::default(),
@@ -207,7 +224,7 @@ impl AgentStatus {
                 spending = self.request(requested);
             }
             Event::ModelFailed(failed) => {
-                self.requested = None;
+                let requested = self.requested.take();
                 let pause = failed.retry_in_ms.filter(|_| !failed.cut);
                 let pause = pause.and_then(|pause| i64::try_from(pause).ok());
                 self.doing = pause.map_or(Doing::Starting, |pause| {
@@ -217,7 +234,8 @@ impl AgentStatus {
                         attempt: failed.attempt.saturating_add(1),
                     })
                 });
-                spending = self.spend_all(failed.spent.as_ref());
+                let model = requested.map(|requested| requested.model);
+                spending = self.spend_all(failed.spent.as_ref(), failed.unsettled, model.as_ref());
             }
             Event::ModelResponded(reply) => {
                 // The supervisor does not receive `turn.started`, so the reply must set the turn
@@ -225,7 +243,8 @@ impl AgentStatus {
                 self.turn = reply.turn;
                 self.doing = Doing::Starting;
                 self.requested = None;
-                let spent = Spending::of_call(reply.usage, reply.cost_usd);
+                let mut spent = Spending::of_call(reply.usage, reply.cost_usd);
+                spent += reply.unsettled.map(Rest::spending).unwrap_or_default();
                 spending = Some(self.spend(&reply.model, spent));
             }
             Event::ApprovalAsked(asked) => {
@@ -246,40 +265,64 @@ impl AgentStatus {
                 self.tool_ends(&finished.name);
                 self.shortfalls.count(finished);
             }
-            Event::CompactionRequested(_) => self.doing = Doing::Compaction,
+            Event::CompactionRequested(requested) => {
+                self.doing = Doing::Compaction;
+                self.summary = requested.most;
+            }
             Event::CompactionFinished(finished) => {
                 self.doing = Doing::Starting;
+                self.summary = None;
                 let spent = Spending::of_call(finished.usage, finished.cost_usd);
                 spending = Some(self.spend(&finished.model, spent));
             }
             Event::CompactionFailed(failed) => {
                 self.doing = Doing::Starting;
-                spending = self.spend_all(failed.spent.as_ref());
+                self.summary = None;
+                spending = self.spend_all(failed.spent.as_ref(), failed.unsettled, None);
             }
             _ => {}
         }
         spending
     }
 
-    fn spend_all(&mut self, spent: Option<&Spent>) -> Option<Spending> {
-        spent.map(|spent| self.spend(&spent.model, Spending::of_call(spent.usage, spent.cost_usd)))
+    /// Counts what a failure cost, and what it may have cost beyond. `asked` is the model that was asked, if it is
+    /// known.
+    fn spend_all(
+        &mut self,
+        spent: Option<&Spent>,
+        rest: Option<Rest>,
+        asked: Option<&Name>,
+    ) -> Option<Spending> {
+        let known = spent.map(|spent| Spending::of_call(spent.usage, spent.cost_usd));
+        let unknown = rest.map(Rest::spending);
+        if known.is_none() && unknown.is_none() {
+            return None;
+        }
+        let mut spending = known.unwrap_or_default();
+        spending += unknown.unwrap_or_default();
+        match spent.map(|spent| &spent.model).or(asked) {
+            Some(model) => drop(self.spend(model, spending)),
+            None => self.own += spending,
+        }
+        Some(spending)
     }
 
     /// Counts a request, and the one before as lost if nothing settled it.
     fn request(&mut self, requested: &ModelRequested) -> Option<Spending> {
-        let ModelRequested { turn, attempt, .. } = *requested;
-        let (model, most) = (requested.model.clone(), requested.most_usd.map(Usd::from_dollars));
+        let ModelRequested { turn, attempt, most_tokens: tokens, .. } = *requested;
+        let (model, most) = (requested.model.clone(), requested.most_usd.map(Usd::at_most_dollars));
         let replaced = self.requested.take_if(|r| (r.turn, r.attempt) == (turn, attempt));
         let mut spending = self.lose_request().unwrap_or_default();
         if replaced.is_none() {
             spending += self.spend(&model, Spending::of_request());
         }
-        self.requested = Some(Requested { turn, attempt, model, most });
+        self.requested = Some(Requested { turn, attempt, model, most, tokens });
         Some(spending)
     }
 
     /// Forgets the request under way, if there is one: another run has made it.
     pub(super) fn forget_request(&mut self) -> bool {
+        self.summary = None;
         let Some(Requested { model, .. }) = self.requested.take() else { return false };
         let of_model = self.by_model.of(&model);
         for spending in [&mut self.own, of_model] {
@@ -290,8 +333,17 @@ impl AgentStatus {
 
     /// Counts a request whose end nobody knows, if there is one.
     pub(super) fn lose_request(&mut self) -> Option<Spending> {
-        let Requested { model, most, .. } = self.requested.take()?;
-        Some(self.spend(&model, Spending::of_lost(most)))
+        let summary = self.summary.take().map(Rest::spending);
+        let request = self.requested.take();
+        if request.is_none() && summary.is_none() {
+            return None;
+        }
+        let mut lost = summary.unwrap_or_default();
+        self.own += lost;
+        if let Some(Requested { model, most, tokens, .. }) = request {
+            lost += self.spend(&model, Spending::of_lost(most, tokens));
+        }
+        Some(lost)
     }
 
     fn spend(&mut self, model: &Name, spending: Spending) -> Spending {

@@ -69,6 +69,12 @@ impl Stopwatch {
 }
 
 impl super::RunState {
+    /// Returns the phase of the run.
+    #[must_use]
+    pub fn phase(&self) -> super::RunPhase {
+        self.phase
+    }
+
     /// Returns the reading of the run's clock. The clock stands still while no process drives the
     /// run, and while it is paused.
     #[must_use]

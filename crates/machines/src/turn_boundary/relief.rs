@@ -59,7 +59,8 @@ impl Boundary<'_> {
 
     fn send(self, turn: u32, message: Option<Json>, prepare: Option<Due>) -> Action {
         // An edit may have put a record in the place of the answer that was to be continued.
-        let message = message.filter(|_| !self.view.ends_with_user());
+        let hand_over = self.machine.hands_over();
+        let message = message.filter(|_| hand_over || !self.view.ends_with_user());
         let outgoing = self.outgoing(message);
         let may_work = self.machine.provider().pauses < MOST_PAUSES;
         let sending = Sending {
@@ -67,10 +68,12 @@ impl Boundary<'_> {
             context: if may_work { self.strategy.work() } else { ContextWork::Nothing },
             max_output_tokens: self.size.output_limit(&self.view),
             expected_tokens: self.size.expected_tokens(&self.view),
+            counted: self.machine.counted().filter(|_| self.changes.is_empty()),
             outgoing,
             changes: self.changes,
             prepare,
-            hand_over: self.machine.hands_over(),
+            hand_over,
+            ends_for: self.machine.ends_for().cloned(),
             made_smaller: self.machine.was_refused(),
         };
         Action::Send(Box::new(sending))

@@ -74,7 +74,7 @@ impl Boundary<'_> {
         self.leave_out_stale_thinking();
         let Some(due) = self.due(Some((trigger, focus.clone())), None) else {
             let end = self.view.next_message();
-            let requested = CompactionRequested { trigger, from: end, to: end, focus };
+            let requested = CompactionRequested { most: None, trigger, from: end, to: end, focus };
             return Action::NothingToSummarise(requested);
         };
         if trigger == CompactionTrigger::Reactive {
@@ -134,7 +134,8 @@ impl Boundary<'_> {
         let view = as_sent.unwrap_or_else(|| self.view.clone());
         let messages = view.slots().take_while(|slot| slot.to <= request.to).count();
         let thinking = self.terms.model.thinking;
-        let outgoing = Outgoing { view, message: None, last: Last::Either, thinking, fit: None };
+        let outgoing =
+            Outgoing { beside: None, view, message: None, last: Last::Either, thinking, fit: None };
         // If the view cannot be sent as it is, a prompt of this program asks for the summary.
         outgoing.check(self.terms.tools).ok()?;
         Some(ByProvider { outgoing, messages, context })

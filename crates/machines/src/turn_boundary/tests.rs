@@ -219,6 +219,7 @@ impl Play {
                 Action::NothingToSummarise(requested) => {
                     self.record(requested);
                     self.record(CompactionFailed {
+                        unsettled: None,
                         reason: "there is nothing to summarise".to_owned(),
                         blocked: false,
                         spent: None,
@@ -237,7 +238,7 @@ impl Play {
     fn announce(&mut self, due: &Due) {
         let (trigger, from, to) = (due.request.trigger, due.request.from, due.request.to);
         let focus = due.request.focus.clone();
-        self.record(CompactionRequested { trigger, from, to, focus });
+        self.record(CompactionRequested { most: None, trigger, from, to, focus });
     }
 
     fn conclude(&mut self, due: &Due) {
@@ -264,7 +265,13 @@ impl Play {
             });
         } else {
             let reason = "there is none".to_owned();
-            self.record(CompactionFailed { reason, blocked: false, spent: None, cut: false });
+            self.record(CompactionFailed {
+                unsettled: None,
+                reason,
+                blocked: false,
+                spent: None,
+                cut: false,
+            });
         }
     }
 
@@ -299,6 +306,7 @@ impl Play {
             "what is expected is what is sent"
         );
         self.record(ModelRequested {
+            most_tokens: 0,
             turn: sending.turn,
             attempt: 1,
             model: name("m"),
@@ -319,6 +327,7 @@ impl Play {
             self.ask_again();
         }
         let reply = |content, stop| ModelResponded {
+            unsettled: None,
             turn: sending.turn,
             model: name("m"),
             message: Json::encode(&Message { role: Role::Assistant, content }),
@@ -330,6 +339,7 @@ impl Play {
         };
         match turn {
             Turn::Refused => self.record(ModelFailed {
+                unsettled: None,
                 turn: sending.turn,
                 attempt: 1,
                 failure: crate::failure::Failure::new(FailureKind::ContextOverflow, "too long"),

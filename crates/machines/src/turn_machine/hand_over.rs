@@ -12,6 +12,10 @@ pub(super) const HAND_OVER: &str = "You have used up your turns, and no tool can
     over your work in one last message: what is done, what is open, and where things stand. It \
     does not count as an answer; do not call unfinished work done.";
 
+/// Text that a model reads before its last reply when it must end for another reason, which stands before it.
+const MUST_END: &str = "No tool can be called any more. Hand over your work in one last message: what is done, what \
+    is open, and where things stand. It does not count as an answer; do not call unfinished work done.";
+
 /// The most results of tools that are salvaged, the newest ones.
 const RESULTS: usize = 5;
 
@@ -23,12 +27,40 @@ impl Machine {
     /// over what there is.
     #[must_use]
     pub fn hands_over(&self) -> bool {
-        self.handing_over || (self.replies >= self.max_turns && matches!(self.phase, Phase::Ready))
+        match self.phase {
+            _ if self.handing_over => true,
+            Phase::Ready => self.replies >= self.max_turns || self.ends_for.is_some(),
+            Phase::Calling => self.ends_for.is_some(),
+            Phase::Working | Phase::Ending(_) | Phase::Ended => false,
+        }
+    }
+
+    /// Makes the agent end for this failure, with one last reply in which it hands over what there is. If that
+    /// reply cannot be had, it ends at once. A call of its model must have been refused.
+    pub fn must_end(&mut self, failure: Failure) {
+        if self.hands_over() {
+            self.ends_for.get_or_insert(failure);
+            self.phase = Phase::Ending(self.handed_over());
+        } else {
+            self.ends_for = Some(failure);
+        }
+    }
+
+    /// Returns the failure for which the agent must end, if it is not that its turns are used up.
+    #[must_use]
+    pub fn ends_for(&self) -> Option<&Failure> {
+        self.ends_for.as_ref()
     }
 
     /// Returns the message that asks for a hand-over, if it cannot stand with results of tools.
     pub(super) fn hand_over_message(&self) -> Option<Json> {
-        (!self.view.ends_with_user()).then(|| Json::encode(&Message::user(HAND_OVER)))
+        match &self.ends_for {
+            Some(failure) => {
+                let words = format!("{}. {MUST_END}", capitalised(&failure.message));
+                Some(Json::encode(&Message::user(words)))
+            }
+            None => (!self.view.ends_with_user()).then(|| Json::encode(&Message::user(HAND_OVER))),
+        }
     }
 
     /// Returns the outcome after the reply that hands over.
@@ -37,6 +69,9 @@ impl Machine {
     }
 
     pub(super) fn out_of_turns(&self) -> Failure {
+        if let Some(failure) = &self.ends_for {
+            return failure.clone();
+        }
         let limit = self.max_turns;
         Failure::new(FailureKind::MaxTurns, format!("no final answer within {limit} turns"))
     }
@@ -100,6 +135,13 @@ impl Machine {
     }
 }
 
+/// Returns a text with a capital first letter.
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + chars.as_str()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +180,7 @@ mod tests {
             panic!("{:?}", machine.next())
         };
         let hand_over = machine.hands_over();
-        let started = TurnStarted { turn, message, hand_over };
+        let started = TurnStarted { turn, message, hand_over, ends_for: None };
         machine.apply(&started.into()).expect("legal");
         hand_over
     }
@@ -152,6 +194,7 @@ mod tests {
             usage: Usage::default(),
             usage_source: UsageSource::Reported,
             cost_usd: None,
+            unsettled: None,
             context: Default::default(),
         };
         machine.apply(&responded.into()).expect("legal");
@@ -224,6 +267,7 @@ mod tests {
                         window_tokens,
                         spent,
                         usage_source: Default::default(),
+                        unsettled: None,
                         cut: false,
                     };
                     m.apply(&failed.into()).expect("legal");
@@ -276,7 +320,7 @@ mod tests {
         works(&mut first, "I look.");
         let mut events = Vec::new();
         let Step::CallModel { turn, message } = first.next() else { panic!("{:?}", first.next()) };
-        events.push(TurnStarted { turn, message, hand_over: first.hands_over() });
+        events.push(TurnStarted { turn, message, hand_over: first.hands_over(), ends_for: None });
         // The same records, folded with more turns.
         let mut more = machine(9);
         works(&mut more, "I look.");

@@ -293,6 +293,7 @@ mod tests {
             text => vec![Block::Text(text.to_owned())],
         };
         Event::from(ModelResponded {
+            unsettled: None,
             turn: machine.turn(),
             model: name("m"),
             message: Json::encode(&Message { role: Role::Assistant, content }),

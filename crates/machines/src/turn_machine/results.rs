@@ -57,7 +57,7 @@ impl Machine {
             (None, Some(reason)) => Phase::Ending(self.given_up(&reason)),
             (None, None) => Phase::Ready,
         };
-        if self.hands_over() {
+        if self.hands_over() && self.ends_for.is_none() {
             let block = Block::Text(HAND_OVER.to_owned());
             results.push(CallResult { json: Json::encode(&block), block });
         }

@@ -263,7 +263,13 @@ mod tests {
     use Urgency::{Now, Soon};
 
     fn no() -> CompactionFailed {
-        CompactionFailed { reason: "no".to_owned(), blocked: false, spent: None, cut: false }
+        CompactionFailed {
+            unsettled: None,
+            reason: "no".to_owned(),
+            blocked: false,
+            spent: None,
+            cut: false,
+        }
     }
 
     #[test]

@@ -282,13 +282,15 @@ impl Transport {
     }
 
     fn disconnected(&self, error: &reqwest::Error) -> ModelError {
-        let is_first = error.is_connect() && !self.has_answered.load(Ordering::Relaxed);
+        let error_is_connect = error.is_connect();
+        let is_first = error_is_connect && !self.has_answered.load(Ordering::Relaxed);
         // A certificate that was refused once is refused again.
         let certificate = is_certificate_error(error);
         let error = ModelError::new(ErrorClass::Connection, broken(&self.origin, error));
         ModelError {
             should_retry: certificate.then_some(false),
             most_attempts: is_first.then_some(FIRST_CONNECTS),
+            never_sent: error_is_connect,
             ..error
         }
     }

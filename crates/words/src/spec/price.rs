@@ -43,11 +43,9 @@ impl Price {
     /// anew or written to the cache, and a reply as long as it may be.
     #[must_use]
     pub fn most(&self, tokens: u64, max_output_tokens: u64) -> f64 {
-        let usage = match self.cache_write > self.input {
-            true => Usage { cache_write: tokens, ..Usage::default() },
-            false => Usage { input: tokens, ..Usage::default() },
-        };
-        self.cost(&Usage { output: max_output_tokens, ..usage })
+        let dearest = self.input.max(self.cache_write).max(self.cache_read);
+        let price = Self { input: dearest, ..*self };
+        price.cost(&Usage { input: tokens, output: max_output_tokens, ..Usage::default() })
     }
 }
 

@@ -45,6 +45,18 @@ impl Slot {
 }
 
 impl View {
+    /// Appends a user message that asks for nothing behind another one: both are sent as one. Behind a record, which
+    /// stands alone, it is left out. `message` is what `json` says.
+    pub fn push_beside(&mut self, json: Json, message: &Message) {
+        if self.slots.back().is_some_and(|slot| slot.record.is_some()) {
+            return;
+        }
+        self.add(Entry { is_request: false, ..Entry::of(json, message) }, message);
+        if let Some(place) = self.slots.len().checked_sub(2) {
+            self.join_with_next(place);
+        }
+    }
+
     /// Returns true if a joined slot touches the range.
     pub(super) fn is_joined_at(&self, from: u64, to: u64) -> bool {
         self.slots.range(self.touching(from, to)).any(|slot| slot.parts.is_some())

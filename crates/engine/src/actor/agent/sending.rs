@@ -123,7 +123,7 @@ impl Agent {
         let announcement = sending.prepare.map(|due| self.prepare(myself, state, due));
         let call = ModelTurn {
             turn,
-            message: outgoing.message,
+            message: outgoing.message.or(outgoing.beside),
             changes: sending.changes,
             announcement: announcement.flatten(),
             request: Box::new(request),
@@ -131,7 +131,9 @@ impl Agent {
             expected_tokens: sending.expected_tokens,
             call_ids: state.machine.call_ids(),
             announced: state.machine.announced(),
+            counted: sending.counted,
             hand_over: sending.hand_over,
+            ends_for: sending.ends_for,
             breaks: state.machine.breaks(),
             made_smaller: sending.made_smaller,
             source,

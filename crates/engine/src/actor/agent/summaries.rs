@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 use super::{Agent, State};
 use crate::actor::compaction_step::{self, Announcement, Compaction, Covered, Held};
 use crate::actor::mail::AgentMsg;
+use crate::actor::reserving;
 use crate::actor::summarise::Source;
 use crate::actor::summary::{NoSummary, SummaryAnswer, SummaryError};
 use crate::actor::work::Helper;
-use crate::context::Spent;
 use crate::context::layers::summary::Summary;
 use crate::foreign::Panicked;
 use crate::model::Request;
@@ -55,10 +55,10 @@ impl Agent {
     ) -> Option<Announcement> {
         let Due { layer, request: due, writer } = due;
         let source = self.source(state, writer)?;
-        let requested = compaction_step::announced(&due);
+        let requested = compaction_step::announced(&due, source.most());
         state.aheads += 1;
         let number = state.aheads;
-        let (covered, paid) = (Covered::by(&due), source.clone());
+        let (covered, paid) = (Covered::by(&due, source.most()), source.clone());
         let ahead = SummaryAhead { number, layer, covered, source: paid, answer: None };
         state.ahead = Some(Box::new(ahead));
         let (durable, announced) = oneshot::channel();
@@ -102,8 +102,11 @@ impl Agent {
     }
 
     /// Drops the summary that is written ahead and returns its cost so far, if it has cost anything.
-    pub(super) fn drop_ahead(state: &mut State) -> Option<Spent> {
-        state.ahead.take()?.source.cost()
+    pub(super) fn drop_ahead(state: &mut State) -> Option<NoSummary> {
+        let source = state.ahead.take()?.source;
+        let spent = source.cost()?;
+        let error = SummaryError::TooLate;
+        Some(NoSummary { error, spent: Some(spent), most: Some(source.most()) })
     }
 
     /// Starts a step that has a summary written and waits for it.
@@ -142,14 +145,12 @@ impl Agent {
     fn source(&self, state: &State, writer: Writer) -> Option<Source> {
         let briefing = &state.talk.as_ref()?.briefing;
         let (own, by_provider, meter) = (&briefing.model, None, Arc::default());
-        Some(match writer {
-            Writer::Prefix => {
-                Source { service: own.clone(), prefix: Some(briefing.clone()), by_provider, meter }
-            }
-            Writer::Configured => {
-                let service = self.services.summariser().unwrap_or(own).clone();
-                Source { service, prefix: None, by_provider, meter }
-            }
-        })
+        let (service, prefix) = match writer {
+            Writer::Prefix => (own.clone(), Some(briefing.clone())),
+            Writer::Configured => (self.services.summariser().unwrap_or(own).clone(), None),
+        };
+        let head = briefing.head.0.len();
+        let reservation = reserving::for_summary(&service.spec, state.machine.view(), head);
+        Some(Source { service, prefix, by_provider, meter, reservation })
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn work(
     let tells =
         trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
     let spent = meter.cost(&service.spec);
-    (Err(NoSummary { error, spent }), tells.then_some(false))
+    (Err(NoSummary { most: None, error, spent }), tells.then_some(false))
 }
 
 /// The calls of one summary.
@@ -171,7 +171,7 @@ impl Calls<'_> {
             Ok(answered) => Ok(Ok(answered.reply)),
             Err(CallError::Model(error)) => Ok(Err(error)),
             Err(CallError::Journal(error)) => Err(SummaryError::Journal(error)),
-            Err(CallError::Cancelled) => Err(SummaryError::Gone),
+            Err(CallError::Cancelled | CallError::OverBudget(_)) => Err(SummaryError::Gone),
         }
     }
 }

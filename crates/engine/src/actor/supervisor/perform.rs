@@ -2,6 +2,7 @@
 //! tasks that touch files. Decides nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ractor::{Actor, ActorRef};
 use tokio::sync::oneshot;
@@ -201,6 +202,9 @@ impl Supervisor {
                 });
             }
             Action::SendNotice(notice) => self.send_notice(myself, state, *notice),
+            Action::LimitSpending => {
+                self.services.limits_spending.store(true, Ordering::Release);
+            }
             Action::HoldSteps => drop(self.services.disk_space.send_replace(DiskSpace::Scarce)),
             Action::AllowSteps => drop(self.services.disk_space.send_replace(DiskSpace::Enough)),
             Action::Finish(finish) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::approval::Approval;
+use super::budget::Budget;
 use crate::config::shape::kinds::{
     AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
     TOKENS, VARIABLES, WORDS, words_of,
@@ -59,12 +60,12 @@ sections! {
         /// The number of times that the agent is asked again, in the same conversation, when its
         /// answer is not accepted.
         output_retries: u32, Kind::Whole(0, 100, "") => "2";
+        /// The most that each agent of this definition may spend, with all agents below it.
+        budget: Budget, Budget::KIND => "no limit", gives "unused_key", "budget_never_reached";
     }
     later {
         /// The MCP servers whose tools the agent may call.
         mcp_servers;
-        /// The agent's own limits on spending.
-        budget;
         /// The copy of the workspace in which the agent works.
         workspace;
         /// The address of an agent that runs elsewhere.
@@ -285,6 +286,8 @@ sections! {
         /// The JSON Schema (draft 2020-12) that the output must fit, as a table or as the path of a
         /// JSON file. The output is then JSON.
         output_schema: Json, SCHEMA => "that of the agent", gives "bad_schema", "conflict";
+        /// The most that the task may spend, with all its attempts and instances.
+        budget: Budget, Budget::KIND => "no limit", gives "unused_key", "budget_never_reached";
         /// The number of times that the agent is asked again, in the same conversation, when its
         /// answer has the wrong form, does not fit the schema or does not pass a check.
         output_retries: u32, Kind::Whole(0, 100, "") => "that of the agent, else 2",

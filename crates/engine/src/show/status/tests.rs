@@ -97,6 +97,7 @@ impl Story {
         let (messages, bytes, head_tokens, expected_tokens) = (1, 1, 0, 0);
         let model_of = model.clone();
         let requested = ModelRequested {
+            most_tokens: 0,
             turn,
             attempt: 1,
             model,
@@ -110,6 +111,7 @@ impl Story {
         self.happens(Draft::agent(task, agent, requested));
         let usage = Usage { input: 20_000, output: 400, ..Usage::default() };
         let responded = ModelResponded {
+            unsettled: None,
             turn,
             model: model_of,
             message: Json::encode(&serde_json::json!({"role": "assistant", "content": []})),
@@ -139,6 +141,7 @@ impl Story {
     fn fails(&mut self, task: &Name, agent: &AgentId, retry_in_ms: u64) {
         let failure = Failure::new(FailureKind::Overloaded, "busy");
         let failed = ModelFailed {
+            unsettled: None,
             turn: 1,
             attempt: 6,
             failure,

@@ -89,7 +89,7 @@ impl Desk<'_, Agents> {
     pub(in crate::run_machine) fn start_child(&mut self, child: Child) {
         let Child { agent: id, parent, task, delegation } = child;
         let schema = self.schema_of_child(&delegation);
-        let Delegation { depth, call, agent, mut prompt, timeout, .. } = delegation;
+        let Delegation { depth, call, agent, mut prompt, timeout, budget, .. } = delegation;
         if let Some(schema) = &schema {
             prompt.push_str(FORM);
             prompt.push_str(schema.as_str());
@@ -109,6 +109,7 @@ impl Desk<'_, Agents> {
             check: None,
             answer_schema: schema,
             timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            budget,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }

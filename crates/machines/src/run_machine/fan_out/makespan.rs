@@ -29,6 +29,7 @@ fn makespan(tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
 fn makespan_in(slots: usize, tasks: Vec<TaskSpec>, takes: &dyn Fn(&str) -> u64) -> Duration {
     let limits = Limits { max_concurrency: slots, ..Limits::default() };
     let settings = Settings {
+        budget: None,
         run: RunId::from(uuid::Uuid::nil()),
         workflow: "test".to_owned(),
         inputs: Map::new(),

@@ -137,6 +137,7 @@ impl Process {
             Action::Finish(finish) => self.finish = Some(finish),
             Action::Reply { .. }
             | Action::Define(_)
+            | Action::LimitSpending
             | Action::EndHook
             | Action::TellAnswerer { .. }
             | Action::HoldSteps

@@ -1,0 +1,193 @@
+//! Budgets over a real provider: nothing is spent beyond a limit, a pause is raised from another terminal, an agent that
+//! ends hands over, and what a killed process may have spent stays on the bill.
+//!
+//! The provider bills every request that it receives. callsheet sees only what it reports.
+
+use callsheet::message::Usage;
+use serde_json::{Value, json};
+
+use crate::support::answer::Answer;
+use crate::support::asked::{Asked, Wire};
+use crate::support::desk::{Desk, lines, wait};
+use crate::support::provider::Provider;
+
+/// What the provider bills: a token for four bytes of the request, and ten of output.
+fn usage(asked: &Asked) -> Usage {
+    Usage { input: asked.body.len() as u64 / 4, output: 10, cache_read: 0, cache_write: 0 }
+}
+
+fn desk(provider: &Provider, rest: &str) -> Desk {
+    let desk = Desk::empty();
+    let url = provider.url_for(Wire::Anthropic);
+    desk.write(
+        "agents.toml",
+        &format!(
+            "version = 1\nname = \"desk\"\n[permissions]\nallow = [\"bash\"]\n\
+             [providers.main]\nkind = \"anthropic\"\nbase_url = \"{url}\"\n\
+             [models.main]\nprovider = \"main\"\nmodel = \"m\"\nmax_output_tokens = 1000\n\
+             cost_per_mtok = {{ input = 100.0, output = 200.0 }}\n\
+             [agents.worker]\nmodel = \"main\"\ninstructions = \"Work.\"\ntools = [\"bash\"]\n{rest}"
+        ),
+    );
+    desk
+}
+
+/// Appends a line to a file in each of so many turns, and is done then.
+async fn appender(turns: usize) -> Provider {
+    let answer = move |asked: &Asked| {
+        let done = asked.messages().len() / 2;
+        let step = || json!({"command": format!("echo {done} >> effects")});
+        let answer =
+            if done >= turns { Answer::text("done") } else { Answer::tool("bash", step()) };
+        answer.costing(usage(asked))
+    };
+    Provider::start(answer).await
+}
+
+/// What the provider bills for all that it received, at the prices of [`desk`].
+fn bill(provider: &Provider) -> f64 {
+    let requests = provider.requests();
+    requests.iter().map(usage).map(|u| u.input as f64 * 1e-4 + u.output as f64 * 2e-4).sum()
+}
+
+fn pending(desk: &Desk) -> Vec<Value> {
+    desk.json(&["pending", "--json"])
+}
+
+fn spent(desk: &Desk) -> (f64, f64) {
+    let rows = desk.json(&["cost", "--json"]);
+    let own = |key: &str| rows.iter().filter_map(|row| row["own"][key].as_f64()).sum();
+    (own("cost_usd"), own("unsettled_usd"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_is_used_up_is_raised_and_no_effect_happens_twice() {
+    let provider = appender(30).await;
+    let desk = desk(
+        &provider,
+        "[budget]\nmax_cost = 3.0\n[tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n",
+    );
+    let paused = desk.call(&["run"]);
+    assert_eq!(paused.code, 6, "{}", paused.err);
+    assert!(paused.err.contains("the run may cost $3.0000"), "{}", paused.err);
+    assert!(bill(&provider) <= 3.0 && provider.count() > 3, "{}", provider.count());
+    let rows = pending(&desk);
+    assert_eq!((rows.len(), &rows[0]["kind"]), (1, &json!("budget")), "{rows:?}");
+    let text = desk.good(&["pending"]);
+    assert!(text.contains("callsheet budget") && text.contains("--max-cost USD"), "{text}");
+
+    // Nobody raised it: it is used up still.
+    let calls = provider.count();
+    assert_eq!((desk.call(&["resume"]).code, provider.count()), (6, calls));
+    let run = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
+    desk.good(&["budget", &run, "--max-cost", "3.1"]);
+    // The newest limits count.
+    desk.good(&["budget", &run, "--max-cost", "90"]);
+    assert!(pending(&desk).is_empty(), "it is raised");
+    let resumed = desk.call(&["resume"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.err);
+    let effects: Vec<_> = desk.read("effects").lines().map(str::to_owned).collect();
+    let wanted: Vec<_> = (0..30).map(|n| n.to_string()).collect();
+    assert_eq!(effects, wanted);
+    let (settled, unsettled) = spent(&desk);
+    assert!((settled - bill(&provider)).abs() < 1e-6 && unsettled < 1e-9, "{settled} {unsettled}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_run_goes_on_when_another_terminal_raises_its_budget() {
+    let provider = appender(12).await;
+    let desk = desk(
+        &provider,
+        "[tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n[tasks.one.budget]\nmax_calls = 5\n",
+    );
+    desk.good(&["run", "-d"]);
+    let row = wait("the pause", || pending(&desk).pop());
+    assert_eq!((&row["kind"], &row["task"]), (&json!("budget"), &json!("one")));
+    assert_eq!(provider.count(), 5);
+    let shown = desk.good(&["budget", "/one"]);
+    assert!(shown.contains("5 calls") && shown.contains("used up"), "{shown}");
+    desk.good(&["budget", "/one", "--max-calls", "13"]);
+    desk.wait_for_event("run.completed", |event| event["data"]["status"] == "completed");
+    assert_eq!(provider.count(), 13);
+    let unknown = desk.call(&["budget", "/nobody", "--max-calls", "13"]);
+    assert_eq!(unknown.code, 1, "{}", unknown.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_boss_that_delegates_without_end_hands_over_within_its_budget() {
+    // The boss asks for the same eight children in every turn; each child reads and answers.
+    let answer = |asked: &Asked| {
+        let text = String::from_utf8_lossy(&asked.body).into_owned();
+        let answer = if asked.tools().is_empty() || text.contains("No tool can be called") {
+            Answer::text("Half of it is done.")
+        } else if asked.tools().iter().any(|tool| tool == "delegate") {
+            let job = |n: u32| json!({"agent": "worker", "prompt": format!("Look at {n}.")});
+            (1..8).fold(Answer::tool("delegate", job(0)), |answer, n| {
+                answer.and_tool("delegate", job(n))
+            })
+        } else if asked.messages().len() < 5 {
+            Answer::tool("bash", json!({"command": "true"}))
+        } else {
+            Answer::text("Nothing new.")
+        };
+        answer.costing(usage(asked))
+    };
+    let provider = Provider::start(answer).await;
+    let desk = desk(
+        &provider,
+        "[agents.boss]\nmodel = \"main\"\ninstructions = \"Lead.\"\nsub_agents = [\"worker\"]\n\
+         [budget]\nmax_cost = 40.0\non_exceed = \"stop\"\n\
+         [tasks.one]\nagent = \"boss\"\nprompt = \"Go.\"\n",
+    );
+    let done = desk.call(&["run"]);
+    assert_eq!(done.code, 4, "{}", done.err);
+    assert!(bill(&provider) <= 40.0 && provider.count() > 20, "{} calls", provider.count());
+    let last = provider.requests().pop().expect("a request");
+    let said = String::from_utf8_lossy(&last.body).into_owned();
+    assert!(said.contains("No tool can be called any more") && said.contains("may cost"), "{said}");
+    let run = desk.runs().pop().expect("a run");
+    let journal = std::fs::read_to_string(run.join("journal.jsonl")).expect("a journal");
+    let events = lines(&journal);
+    let failed = events.iter().find(|event| event["type"] == "task.failed").expect("it failed");
+    assert_eq!(failed["data"]["failure"]["kind"], "budget");
+    let ended = events.iter().rfind(|event| event["type"] == "agent.ended").expect("it ended");
+    assert!(ended.to_string().contains("Half of it is done."), "{ended}");
+    let exceeded = events.iter().filter(|event| event["type"] == "budget.exceeded").count();
+    assert_eq!(exceeded, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_killed_processes_may_have_spent_counts() {
+    // No answer ever comes, so each process dies in a call of which nobody knows what it cost.
+    let provider = Provider::start(|asked: &Asked| {
+        let pause = std::time::Duration::from_millis(20);
+        Answer::text("word ".repeat(100_000)).paced(4, pause).costing(usage(asked))
+    })
+    .await;
+    let desk = desk(
+        &provider,
+        "[budget]\nmax_cost = 1.5\n[tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n",
+    );
+    let mut kills = 0;
+    let end = loop {
+        let calls = provider.count();
+        let mut live = desk.start(&[if kills == 0 { "run" } else { "resume" }]);
+        let is_asked = wait("a request or the end", || {
+            if live.has_ended() { Some(false) } else { (provider.count() > calls).then_some(true) }
+        });
+        if !is_asked {
+            break live.end();
+        }
+        kills += 1;
+        assert!(kills < 20, "the budget is never used up");
+        live.signal("KILL");
+        wait("the end", || live.has_ended().then_some(()));
+    };
+    assert_eq!(end.code, 6, "{}", end.err);
+    let (settled, unsettled) = spent(&desk);
+    assert!(
+        settled <= bill(&provider) && bill(&provider) <= settled + unsettled,
+        "{settled} {unsettled}"
+    );
+    assert!(settled + unsettled <= 1.5 && kills >= 2, "{settled} {unsettled} {kills}");
+}
