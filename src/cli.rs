@@ -16,6 +16,7 @@ mod deltas;
 mod detach;
 mod doctor;
 mod drive;
+mod dry_run;
 mod evidence;
 mod explain;
 mod fork;
@@ -193,7 +194,7 @@ fn help_for(error: &mut clap::Error) -> Option<&'static str> {
         error.remove(ContextKind::Suggested);
     }
     is_dry.then_some(
-        "`callsheet check` finds mistakes and runs nothing; `callsheet resume --explain` says what a \
+        "`callsheet run --dry-run` prints what a run would do; `callsheet resume --explain` prints what a \
          resume would do",
     )
 }

@@ -12,6 +12,7 @@ mod mistakes;
 mod printed;
 mod report;
 mod service;
+mod set;
 mod status_area;
 mod summaries;
 mod tail_and_ps;

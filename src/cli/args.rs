@@ -6,6 +6,7 @@ mod context;
 mod machine;
 mod questions;
 mod report;
+mod run;
 mod service;
 mod verb;
 
@@ -23,6 +24,7 @@ pub(super) use context::{
 pub(super) use machine::{Doctor, Manual, Version};
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
+pub(super) use run::Run;
 pub(super) use service::{Service, ServiceVerb};
 pub(super) use verb::OnRuns;
 
@@ -126,59 +128,6 @@ pub(super) struct File {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Run {
-    #[command(flatten)]
-    pub file: File,
-    /// The tasks to run, with their dependencies [default: those of `entry`, or else all]
-    #[arg(value_name = "TASK", add = complete::tasks_of_file())]
-    pub tasks: Vec<String>,
-    /// The value of an input of the run
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = key_value)]
-    pub inputs: Vec<(String, String)>,
-    /// The profile of the configuration to use
-    #[arg(long, value_name = "NAME", add = complete::profiles())]
-    pub profile: Option<String>,
-    /// A file of tasks that are added to the run, behind the approval of a person
-    #[arg(long, value_name = "FILE")]
-    pub plan: Option<PathBuf>,
-    #[command(flatten)]
-    pub limits: BudgetLimits,
-    /// Print events as JSON, one a line
-    #[arg(long)]
-    pub json: bool,
-    /// Continue with tasks that do not depend on a failed one
-    #[arg(long)]
-    pub keep_going: bool,
-    /// End with exit code 8 if anything was left undone: a call was denied, the outcome of a call
-    /// is unknown, a result was cut, a limit refused a call, or a child agent or
-    /// an item failed
-    #[arg(long)]
-    pub strict: bool,
-    /// The files that commands can write, whatever the configuration says: `read-only`,
-    /// `workspace-write`, or `danger-full-access` for no sandbox
-    #[arg(long, value_name = "MODE", value_parser = ["read-only", "workspace-write", "danger-full-access"])]
-    pub sandbox: Option<String>,
-    /// Take results of the newest run of this workflow that were made from the same prompt, agents,
-    /// models, tools and inputs, instead of making them again
-    #[arg(long)]
-    pub reuse: bool,
-    /// Go on when the terminal closes: print the id of the run as soon as it has begun, and return
-    #[arg(short, long, conflicts_with = "json")]
-    pub detach: bool,
-    #[command(flatten)]
-    pub trusting: Trusting,
-    /// Start it although a run of this file is at work in this folder
-    #[arg(long)]
-    pub also: bool,
-    /// This is the process of a detached run
-    #[arg(long, hide = true)]
-    pub detached: bool,
-    /// The id of the new run, a UUID
-    #[arg(long, value_name = "ID")]
-    pub run_id: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct Attach {
     #[command(flatten)]
     pub file: File,
@@ -267,6 +216,9 @@ pub(super) enum Template {
 
 #[derive(Debug, Args)]
 pub(super) struct Init {
+    /// The folder to write to, which is made if it is missing
+    #[arg(value_name = "DIR", default_value = ".", value_hint = clap::ValueHint::DirPath)]
+    pub dir: PathBuf,
     /// What the graph does
     #[arg(long, value_enum, default_value_t = Template::Review)]
     pub template: Template,

@@ -176,6 +176,11 @@ pub(super) fn profiles() -> ArgValueCompleter {
     completer(|here, _| here.names("profiles"))
 }
 
+/// Completes the models of the configuration file.
+pub(super) fn models() -> ArgValueCompleter {
+    completer(|here, _| here.names("models"))
+}
+
 /// Returns a completer that offers those of the candidates that begin with the word so far.
 fn completer(
     all: impl Fn(&Here, &str) -> Vec<CompletionCandidate> + Send + Sync + 'static,

@@ -6,11 +6,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::args;
-use super::locate::DEFAULT_FILE;
+use super::locate::{DEFAULT_FILE, quoted};
 use super::{complain, say};
 use crate::exit::Exit;
+use crate::printable;
 
-/// Writes the files of a template into the working directory. Nothing is written if one exists.
+/// Writes the files of a template into a folder. Nothing is written if one exists. It asks nothing.
 pub(super) fn run(verb: &args::Init) -> Exit {
     let (name, config, script) = match verb.template {
         args::Template::Review => {
@@ -25,27 +26,42 @@ pub(super) fn run(verb: &args::Init) -> Exit {
             include_str!("init/research.script.toml"),
         ),
     };
-    let script_path = format!("scripts/{name}.toml");
-    let files = [(DEFAULT_FILE, config), (script_path.as_str(), script)];
-    if let Some((path, _)) = files.iter().find(|(path, _)| Path::new(path).exists()) {
-        complain(&format!("error: {path} exists already: nothing was written"));
-        complain("help: remove it, or work in another folder");
+    let is_here = verb.dir.as_os_str() == ".";
+    let below = |path: &str| if is_here { path.into() } else { verb.dir.join(path) };
+    let (file, script_path) = (below(DEFAULT_FILE), below(&format!("scripts/{name}.toml")));
+    if verb.dir.exists() && !verb.dir.is_dir() {
+        complain(&format!("error: {} is not a folder: nothing was written", shown(&verb.dir)));
+        return Exit::Usage;
+    }
+    let files = [(&file, config), (&script_path, script)];
+    // A link that leads nowhere is there too.
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+        complain(&format!("error: {} exists already: nothing was written", shown(path)));
+        complain("help: remove it, or name another folder: `callsheet init DIR`");
         return Exit::Usage;
     }
     for (path, text) in files {
-        if let Err(error) = write(Path::new(path), text) {
-            complain(&format!("error: {path}: {error}"));
+        if let Err(error) = write(path, text) {
+            complain(&format!("error: {}: {error}", shown(path)));
             return Exit::Disk;
         }
     }
+    let go =
+        if is_here { String::new() } else { format!("go there:     cd {}\n", quoted(&verb.dir)) };
     say(&format!(
-        "{DEFAULT_FILE}: a graph that runs at once, with the answers of {script_path} in place of a \
-         model\n\n\
+        "{}: a graph that runs at once, with the answers of {} in place of a model\n\n\
+         {go}\
          check it:     callsheet check\n\
          run it:       callsheet run\n\
          with a model: callsheet run --profile live   (needs ANTHROPIC_API_KEY, and costs money)\n\
-         every key:    callsheet schema config\n"
+         every key:    callsheet schema config\n",
+        shown(&file),
+        shown(&script_path)
     ))
+}
+
+fn shown(path: &Path) -> String {
+    printable::line(&path.to_string_lossy()).into_owned()
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {

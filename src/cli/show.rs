@@ -124,6 +124,7 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
             "profile": created.profile,
             "inputs": created.inputs,
             "forked": created.forked,
+            "set": created.overrides,
             "tasks": tasks.collect::<serde_json::Map<_, _>>(),
             "usage": state.spending().usage,
             "cost_usd": state.spending().cost_usd(),
@@ -140,12 +141,16 @@ fn show_run(project: &Project, run: &RecordedRun, state: &RunState, as_json: boo
     let found = evidence::for_summary(run).unwrap_or_default();
     let forked =
         created.forked.map(|origin| format!("forked from {}@{}\n", origin.run, origin.seq));
+    let set = created.overrides.iter().map(|(key, value)| {
+        format!("set for this run: {}\n", printable::line(&format!("{key}={value}")))
+    });
     let mut text = format!(
-        "run {} of {}: {}\n{}{}\n{}\n",
+        "run {} of {}: {}\n{}{}{}\n{}\n",
         created.run,
         printable::line(&created.workflow),
         report::run_word(state, live),
         forked.unwrap_or_default(),
+        set.collect::<String>(),
         printable::line(&run.place().to_string_lossy()),
         state
             .sandbox()

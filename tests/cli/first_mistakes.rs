@@ -84,9 +84,9 @@ fn a_cancel_says_what_it_did() {
 #[test]
 fn a_flag_of_other_programs_has_an_answer() {
     let desk = Desk::commands("[tasks.a]\nrun = 'true'\n");
-    let done = desk.call(&["run", "--dry-run"]);
+    let done = desk.call(&["resume", "--dry-run"]);
     assert_eq!(done.code, 2, "{}", done.err);
-    for says in ["callsheet check", "callsheet resume --explain"] {
+    for says in ["callsheet run --dry-run", "callsheet resume --explain"] {
         assert!(done.err.contains(says), "{}", done.err);
     }
     assert!(!done.err.contains("as a value"), "{}", done.err);

@@ -308,7 +308,7 @@ fn only_the_program_s_own_colours_are_colours() {
 
 #[test]
 fn arguments_are_printed_back_without_effect() {
-    let table: [(&[&str], i32); 45] = [
+    let table: [(&[&str], i32); 47] = [
         (&["{}"], 2),
         (&["--{}"], 2),
         (&["-{}"], 2),
@@ -320,6 +320,8 @@ fn arguments_are_printed_back_without_effect() {
         (&["run", "--sandbox", "{}"], 2),
         (&["run", "--run-id", "{}"], 2),
         (&["run", "--{}"], 2),
+        (&["run", "--set", "limits.{}=1"], 2),
+        (&["run", "--dry-run", "--set", "limits.timeout={}"], 2),
         (&["check", "-f", "{}"], 2),
         (&["check", "--profile", "{}"], 2),
         (&["check", "--{}", "x"], 2),

@@ -23,6 +23,7 @@ mod excerpt;
 mod fan_out;
 mod files;
 mod foreign;
+mod given;
 mod graphs;
 mod header;
 mod hints;
@@ -90,6 +91,7 @@ pub use crate::context::compaction::CompactionSpec;
 use self::check::Check;
 use self::diagnostic::{Giver, NO_HELP, Origin, Place, Problems, Sorted, Text};
 use self::files::{Form, Shelf};
+use self::given::Given;
 use self::graphs::{Graph, Parts};
 use self::raw::{Header, Settings};
 use self::shape::Section;
@@ -130,6 +132,8 @@ pub struct Config {
     pub sources: Sources,
     /// The environment variables that set configuration keys, except those that may hold a secret.
     pub settings: BTreeMap<String, String>,
+    /// The keys that `--set` and `--model` set for this run, with their values as they were typed.
+    pub set: BTreeMap<String, String>,
     /// The inputs, checked and completed with their defaults.
     pub inputs: Map<String, Value>,
     /// Files and directories outside the root that may be read: the values of inputs of type
@@ -333,7 +337,7 @@ fn read(
     let proposed = proposal::add_proposed(&mut tree, sources, &mut places, problems);
     Check::new(&places, problems, idle(sources)).file(&tree);
     header::check(&header, &start, problems);
-    let merged = layered(tree, &header, sources, &mut places, &start, problems);
+    let (merged, given) = layered(tree, &header, sources, &mut places, &start, problems);
     // The layers are not checked again after the merge: each was checked by itself, with the places
     // and names that its author knows.
     let raw = Settings::read_keys(&merged, &places);
@@ -349,7 +353,8 @@ fn read(
     proposal::concern(setting);
     texts.extend(proposed);
     let is_partial = shelf.left_out();
-    Some(Config { files: shelf.into_taken(), is_partial, ..config })
+    let set = given.into_iter().map(|(key, given)| (key, given.text)).collect();
+    Some(Config { files: shelf.into_taken(), is_partial, set, ..config })
 }
 
 /// Returns the severity of a key that never had an effect. For a recorded configuration it is a
@@ -358,7 +363,8 @@ fn idle(sources: &Sources) -> Severity {
     if sources.recorded.is_some() { Severity::Warning } else { Severity::Error }
 }
 
-/// Merges the profile, the variables and the flags over the file, in this order.
+/// Merges the profile, the variables and the flags over the file, in this order. Returns also the keys that the flags
+/// of the run set.
 fn layered(
     file: Dict,
     header: &Header,
@@ -366,15 +372,17 @@ fn layered(
     places: &mut Places,
     start: &Place,
     problems: &Problems,
-) -> Dict {
+) -> (Dict, BTreeMap<String, Given>) {
     let environment = layers::environment(sources, &file, places);
-    let flags = layers::flags(sources, places);
+    let profile = sources.profile.as_deref();
+    let profile = profile.and_then(|name| profile_of(name, header, places, start, problems));
+    let profile = profile.unwrap_or_default();
+    let given = given::given(sources, &[&environment, &profile, &file], problems);
+    let flags = layers::flags(sources, &given, places);
     for layer in [&environment, &flags] {
         Check::new(places, problems, idle(sources)).overlay(layer);
     }
-    let profile = sources.profile.as_deref();
-    let profile = profile.and_then(|name| profile_of(name, header, places, start, problems));
-    layers::merge([file, profile.unwrap_or_default(), environment, flags])
+    (layers::merge([file, profile, environment, flags]), given)
 }
 
 fn profile_of(
@@ -447,6 +455,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
             .map_or(permission::PermissionDecision::Ask, |rules| *rules.plan),
         sources: sources.clone(),
         settings: layers::recorded(&sources.environment),
+        set: BTreeMap::new(),
         env: env::variables(setting, &inputs.values),
         sandbox: sandbox::sandbox(setting),
         inputs: inputs.values,

@@ -470,7 +470,7 @@ fn created(config: &Config, options: &Options, plan: &Plan, run: RunId) -> RunCr
         keep_going: options.keep_going,
         strict: options.strict,
         earlier: BTreeMap::new(),
-        overrides: BTreeMap::new(),
+        overrides: config.set.clone(),
         forked: None,
         tasks: planned(plan),
     }

@@ -11,7 +11,9 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::Sources;
 use super::diagnostic::{Giver, Origin, Place};
+use super::given::{self, Given};
 use super::raw::Settings;
+use super::recorded::as_toml;
 use super::shape::{Key, Keys, Kind, Section};
 use super::tree::{self, Places};
 
@@ -131,20 +133,36 @@ fn resolve(variable: &str, file: &Dict) -> Vec<String> {
     path
 }
 
-/// Returns the layer of the flags, whose keys are written with dots.
-pub(super) fn flags(sources: &Sources, places: &mut Places) -> Dict {
+/// Returns the layer of the flags, whose keys are written with dots: what the run recorded, what its flags set
+/// (`given`), and what other flags stand for.
+pub(super) fn flags(
+    sources: &Sources,
+    given: &BTreeMap<String, Given>,
+    places: &mut Places,
+) -> Dict {
     let mut tree = Dict::new();
-    let recorded = sources.recorded_overrides.iter().map(|given| (given, Giver::Record));
-    let typed = sources.overrides.iter().map(|given| (given, Giver::PersonForRun));
-    for ((key, given), giver) in recorded.chain(typed) {
-        let text = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
-        let origin = Origin::new("the command line", giver);
-        let place = Place::outside("command line", &format!("{key}="), &text, origin);
-        let Ok(mut value) = Value::serialize(given) else { continue };
+    let mut insert = |path: &[String], value: toml::Value, text: Option<&str>, place: Place| {
+        let Ok(mut value) = Value::serialize(value) else { return };
         let name = place.name_only();
-        places.given(&mut value, &name, &place, None);
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        places.insert(&mut tree, &path, &name, value);
+        let unquoted = text.filter(|_| !matches!(value, Value::String(..))).map(str::to_owned);
+        places.given(&mut value, &name, &place, unquoted);
+        places.insert(&mut tree, path, &name, value);
+    };
+    let place = |key: &str, text: &str, giver: Giver| {
+        let origin = Origin::new("the command line", giver);
+        Place::outside("command line", &format!("{key}="), text, origin)
+    };
+    let split = |key: &str| key.split('.').map(str::to_owned).collect::<Vec<_>>();
+    for (key, text) in &sources.recorded_overrides {
+        let path = given::path(key).unwrap_or_else(|| split(key));
+        insert(&path, as_toml(text), Some(text), place(key, text, Giver::Record));
+    }
+    for (key, given) in given {
+        insert(&given.path, as_toml(&given.text), Some(&given.text), given.place(key));
+    }
+    for (key, value) in &sources.overrides {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        insert(&split(key), value.clone(), None, place(key, &text, Giver::PersonForRun));
     }
     tree
 }

@@ -49,9 +49,7 @@ impl Sources {
         self.environment.retain(|variable, _| !layers::is_recorded(variable));
         // Others in a record would pass for what the person says now.
         self.environment.extend(layers::recorded(&created.settings));
-        let overrides = created.overrides.iter();
-        self.recorded_overrides =
-            overrides.map(|(key, text)| (key.clone(), as_toml(text))).collect();
+        self.recorded_overrides = created.overrides.clone().into_iter().collect();
         let inputs = created.inputs.to_value();
         let inputs = inputs.as_object().into_iter().flatten();
         self.inputs = inputs.map(|(name, value)| (name.clone(), as_given(value))).collect();
@@ -98,7 +96,7 @@ fn as_given(value: &Json) -> String {
 /// Reads a text as a TOML value; a text that is none becomes a string.
 pub fn as_toml(text: &str) -> toml::Value {
     let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
-    // A text that parses to more than one key only looks like TOML: it is a string.
+    // A text that parses to more than one key only looks like TOML: it is a string. No key is a date.
     let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
-    value.unwrap_or_else(|| text.into())
+    value.filter(|value| !value.is_datetime()).unwrap_or_else(|| text.into())
 }

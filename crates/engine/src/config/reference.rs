@@ -8,8 +8,8 @@ use super::shape::{Built, Key, Keys, Kind, Section};
 /// The beginning of the page.
 const HEAD: &str = "# The keys of agents.toml
 
-A key can be set in the file, in a profile, by a variable (`CALLSHEET_LIMITS__MAX_DEPTH=2`), and some \
-by flags; the later of these wins. A duration is a number and a unit, like `250ms`, `10s`, `5m`, `2h` \
+A key can be set in the file, in a profile, by a variable (`CALLSHEET_LIMITS__MAX_DEPTH=2`), and for \
+one run by `--set limits.max_depth=2`; the later of these wins. A duration is a number and a unit, like `250ms`, `10s`, `5m`, `2h` \
 or `1m30s`. Both bounds are allowed. `check` reports mistakes under the codes in the last column.
 ";
 

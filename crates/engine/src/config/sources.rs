@@ -42,6 +42,11 @@ pub struct Sources {
     pub inputs: Vec<(String, String)>,
     /// Values of flags, by dotted keys.
     pub overrides: Vec<(String, toml::Value)>,
+    /// The keys that `run --set` sets, with their values as they were typed. They are judged as if the file held
+    /// them, and the run records them.
+    pub set: Vec<(String, String)>,
+    /// The model of `run --model`: a name of `[models]`, or else what the provider of the default model calls it.
+    pub model: Option<String>,
     /// The environment: `CALLSHEET_*` variables and variables that hold keys.
     pub environment: BTreeMap<String, String>,
     /// The tasks to run; if empty, the file's `entry`, or all tasks. Unknown names are ignored.
@@ -64,8 +69,8 @@ pub struct Sources {
     /// True if the record of a run names another workspace than the directory in which it was looked
     /// for.
     pub recorded_elsewhere: bool,
-    /// Values of flags that a run recorded, by dotted keys; `overrides` win over them.
-    pub recorded_overrides: Vec<(String, toml::Value)>,
+    /// Values of flags that a run recorded, by dotted keys, as they were typed; `overrides` win over them.
+    pub recorded_overrides: Vec<(String, String)>,
 }
 
 /// A plan that an agent proposed during a run.

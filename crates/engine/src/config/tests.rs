@@ -54,7 +54,7 @@ impl Workspace {
         self.0.path().canonicalize().expect("it exists")
     }
 
-    fn good(&self, text: &str, sources: &Sources) -> Config {
+    pub(super) fn good(&self, text: &str, sources: &Sources) -> Config {
         load_text(text, sources).unwrap_or_else(|errors| panic!("{errors}"))
     }
 
