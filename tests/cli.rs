@@ -6,6 +6,7 @@ mod exits;
 mod failures;
 mod first_hour;
 mod first_mistakes;
+mod helps;
 mod machine;
 mod many_tasks;
 mod mistakes;

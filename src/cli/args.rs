@@ -3,6 +3,7 @@
 mod budget;
 mod check;
 mod context;
+mod examples;
 mod machine;
 mod questions;
 mod report;
@@ -53,68 +54,96 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(super) enum Verb {
     /// Launch the graph, or the named tasks and what they need
+    #[command(after_help = examples::RUN)]
     Run(Run),
     /// Follow a live run as if this terminal had started it; Ctrl-C only detaches
+    #[command(after_help = examples::ATTACH)]
     Attach(Attach),
     /// Resume a run that was stopped, from the end of its journal
+    #[command(after_help = examples::RESUME)]
     Resume(Resume),
     /// Find every mistake in the configuration before anything is spent
+    #[command(after_help = examples::CHECK)]
     Check(Check),
     /// Say what a configuration wants that nobody would expect of a project, and remember that you
     /// trust it
+    #[command(after_help = examples::TRUST)]
     Trust(TrustFile),
     /// Print the agents' logs, live or after the fact
     #[command(visible_alias = "logs")]
+    #[command(after_help = examples::TAIL)]
     Tail(Tail),
     /// List runs, tasks and agents
     #[command(visible_alias = "status")]
+    #[command(after_help = examples::PS)]
     Ps(Ps),
     /// Show one run, task or agent in full
+    #[command(after_help = examples::SHOW)]
     Show(Show),
     /// Report what a run did, with what stands behind each task: the morning after
+    #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Draw the task graph
+    #[command(after_help = examples::GRAPH)]
     Graph(Graph),
     /// Print tokens and money by agent, task or model
+    #[command(after_help = examples::COST)]
     Cost(Cost),
     /// Show what a run, a task or an agent has spent of its budget, or set its limits
     Budget(Budget),
     /// Stop a run, a task or an agent with its children
+    #[command(after_help = examples::CANCEL)]
     Cancel(Cancel),
     /// List what waits for a person: approvals, permissions, questions of agents
+    #[command(after_help = examples::PENDING)]
     Pending(Pending),
     /// Approve what a run asks for, from any terminal
+    #[command(after_help = examples::APPROVE)]
     Approve(Approve),
     /// Reject what a run asks for
+    #[command(after_help = examples::REJECT)]
     Reject(Reject),
     /// Answer the question of an agent
+    #[command(after_help = examples::ANSWER)]
     Answer(Answer),
     /// Ask a live agent to compact its context now
+    #[command(after_help = examples::COMPACT)]
     Compact(Compact),
     /// Start a new run from an event of another run, with changed configuration keys
+    #[command(after_help = examples::FORK)]
     Fork(Fork),
     /// Write the transcripts and logs of a run again from its journal
+    #[command(after_help = examples::REBUILD)]
     Rebuild(Rebuild),
     /// Write a service of the user that resumes stopped runs at login and after a crash
+    #[command(after_help = examples::SERVICE)]
     Service(Service),
     /// Try the compaction pipeline, and explain an agent's next request
+    #[command(after_help = examples::CONTEXT)]
     Context(Context),
     /// Write a commented agents.toml that runs at once, offline
+    #[command(after_help = examples::INIT)]
     Init(Init),
     /// Explain a diagnostic, a kind of failure or an exit code, at length
+    #[command(after_help = examples::EXPLAIN)]
     Explain(ExplainCode),
     /// Print the JSON Schema of agents.toml or of the events
+    #[command(after_help = examples::SCHEMA)]
     Schema(Schema),
     /// Say what this machine gives to runs, and what hinders them
+    #[command(after_help = examples::DOCTOR)]
     Doctor(Doctor),
     /// Print the manual page of the program or of a verb
+    #[command(after_help = examples::MAN)]
     Man(Manual),
     /// Print the completion script for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Print the version
+    #[command(after_help = examples::VERSION)]
     Version(Version),
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::cli::complete;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::File;
+use super::{File, examples};
 use crate::spec::{Price, RelativePrice};
 
 #[derive(Debug, Args)]
@@ -17,13 +17,17 @@ pub(in crate::cli) struct Context {
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ContextVerb {
     /// Apply the layers that need no model, once, as a run does before its next model call
+    #[command(after_help = examples::CONTEXT_APPLY)]
     Apply(Apply),
     /// Walk a recorded conversation turn by turn, and write the view that each reply would have had
+    #[command(after_help = examples::CONTEXT_REPLAY)]
     Replay(Replay),
     /// Ask the views of each preset for facts that the agent needs later: what people said that binds,
     /// files, outcomes, values
+    #[command(after_help = examples::CONTEXT_SCORE)]
     Score(Score),
     /// Print what the next request of an agent would contain: tokens by part, and the edits
+    #[command(after_help = examples::CONTEXT)]
     Explain(Explain),
 }
 

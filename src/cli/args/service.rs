@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::File;
+use super::{File, examples};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Service {
@@ -16,6 +16,7 @@ pub(in crate::cli) struct Service {
 pub(in crate::cli) enum ServiceVerb {
     /// Write the unit of a service that resumes stopped runs at login and after a crash, and show it; nothing
     /// is started
+    #[command(after_help = examples::SERVICE)]
     Install(Install),
 }
 
