@@ -4,5 +4,6 @@ mod architecture;
 mod example_graphs;
 mod examples;
 mod readme;
+mod release;
 mod survey;
 mod survey_script;
