@@ -7,3 +7,4 @@ mod readme;
 mod release;
 mod survey;
 mod survey_script;
+mod tutorials;
