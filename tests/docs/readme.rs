@@ -86,6 +86,26 @@ fn pages_that_are_linked_are_there_and_all_are_listed() {
     }
 }
 
+/// The most lines of a page without a list of its sections: two screens.
+const PAGE: usize = 80;
+
+#[test]
+fn a_long_page_lists_its_sections() {
+    for entry in fs::read_dir(root().join("docs")).expect("the folder") {
+        let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+        let text = page(&format!("docs/{name}"));
+        if text.lines().count() < PAGE {
+            continue;
+        }
+        let listed: BTreeSet<String> = links(&text).into_iter().map(|(_, target)| target).collect();
+        let parts = text.split("\n```").step_by(2);
+        for heading in parts.flat_map(str::lines).filter_map(|line| line.strip_prefix("## ")) {
+            let target = format!("#{}", anchor(heading));
+            assert!(listed.contains(&target), "docs/{name} does not list {heading:?}");
+        }
+    }
+}
+
 #[test]
 fn what_it_says_of_rust_is_what_the_manifest_says() {
     let manifest: toml::Table = page("Cargo.toml").parse().expect("TOML");

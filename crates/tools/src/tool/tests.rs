@@ -7,13 +7,16 @@ use crate::own_tool::{OwnTool, Wording};
 /// Returns the specs of all built-in tools as Markdown, for the documentation.
 fn reference(tools: &[ToolSpec]) -> String {
     let mut page = String::from(
-        "# Tools\n\nThe built-in tools, with their arguments as a script or a model writes them; those \
-         of [your own](#tools-of-your-own) come last. An agent may call those that it lists in `tools`; `delegate` follows from `sub_agents`, \
+        "# Tools\n\nThe built-in tools, with their arguments as a script or a model writes them; \
+         [your own](#tools-of-your-own) come last. An agent may call those that it lists in `tools`; `delegate` follows from `sub_agents`, \
          `load_skill` from `skills`, and `recall` and `compact` from the preset of compaction. The \
          effect tells what happens to a call that a crash cut short: a pure or a keyed one is made \
          again, the state of its file decides about a checked one, and the outcome of one that must \
-         happen once is told as unknown.\n",
+         happen once is reported as unknown.\n\n",
     );
+    let entry = |name: &str| format!("- [`{name}`](#{name})\n");
+    page.extend(tools.iter().map(|tool| entry(tool.name.as_str())));
+    page.push_str("- [Tools of your own](#tools-of-your-own)\n");
     for tool in tools {
         let schema = tool.input_schema.to_value();
         let effect = format!("{:?}", tool.effect).to_lowercase();
