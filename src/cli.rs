@@ -222,7 +222,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
     if let Err(error) = threads::can_open_files() {
         complain(&format!("error: the program cannot open the files that it needs: {error}"));
         complain(
-            "help: raise the limit of open files (`ulimit -n 1024`, or that of the container)",
+            "help: raise the limit of open files (`ulimit -n 1024`, or the limit of the container)",
         );
         return Err(Exit::Disk);
     }
@@ -231,7 +231,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Exit> {
         .and_then(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build());
     built.map_err(|error| {
         complain(&format!("error: the program cannot start its threads: {error}"));
-        complain("help: raise the limit of processes (`ulimit -u`, or that of the container), or end some");
+        complain("help: raise the limit of processes (`ulimit -u`, or the limit of the container), or end some");
         Exit::Disk
     })
 }

@@ -65,8 +65,7 @@ pub(super) enum Verb {
     /// Find every mistake in the configuration before anything is spent
     #[command(after_help = examples::CHECK)]
     Check(Check),
-    /// Say what a configuration wants that nobody would expect of a project, and remember that you
-    /// trust it
+    /// Review and approve what a configuration does outside its own directory
     #[command(after_help = examples::TRUST)]
     Trust(TrustFile),
     /// Print the agents' logs, live or after the fact
@@ -80,7 +79,7 @@ pub(super) enum Verb {
     /// Show one run, task or agent in full
     #[command(after_help = examples::SHOW)]
     Show(Show),
-    /// Report what a run did, with what stands behind each task: the morning after
+    /// Report what a run did, with the evidence for each task
     #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Draw the task graph
@@ -115,7 +114,7 @@ pub(super) enum Verb {
     /// Write the transcripts and logs of a run again from its journal
     #[command(after_help = examples::REBUILD)]
     Rebuild(Rebuild),
-    /// Write a service of the user that resumes stopped runs at login and after a crash
+    /// Install a systemd user service that resumes stopped runs at login and after a crash
     #[command(after_help = examples::SERVICE)]
     Service(Service),
     /// Try the compaction pipeline, and explain an agent's next request
@@ -130,7 +129,7 @@ pub(super) enum Verb {
     /// Print the JSON Schema of agents.toml or of the events
     #[command(after_help = examples::SCHEMA)]
     Schema(Schema),
-    /// Say what this machine gives to runs, and what hinders them
+    /// Check what this machine gives to runs, and what hinders them
     #[command(after_help = examples::DOCTOR)]
     Doctor(Doctor),
     /// Print the manual page of the program or of a verb
@@ -389,7 +388,7 @@ pub(super) enum GraphFormat {
 pub(super) struct Graph {
     #[command(flatten)]
     pub file: File,
-    /// Draw the tasks of this run, with their states, instead of those of the configuration
+    /// Draw the tasks of this run, with their states, instead of the tasks of the configuration
     #[arg(add = complete::runs())]
     pub run: Option<String>,
     /// The format of the graph

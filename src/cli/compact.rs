@@ -28,7 +28,7 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
             Exit::Done
         }
         Ok(Acknowledgement::NotFound) => {
-            complain(&format!("error: agent `{agent}` is not at work"));
+            complain(&format!("error: agent `{agent}` is not running"));
             Exit::Failed
         }
         Err(ClientError::NotDriven) => {

@@ -238,13 +238,13 @@ fn limits() -> Row {
             check,
             State::Error,
             format!("too few open files: {error}"),
-            "raise the limit (`ulimit -n 1024`, or that of the container)",
+            "raise the limit (`ulimit -n 1024`, or the limit of the container)",
         ),
         (Ok(()), Err(error)) => Row::not(
             check,
             State::Error,
             format!("too few threads: {error}"),
-            "raise the limit (`ulimit -u`, or that of the container)",
+            "raise the limit (`ulimit -u`, or the limit of the container)",
         ),
     }
 }

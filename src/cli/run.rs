@@ -134,12 +134,12 @@ pub(super) fn note_facts_of_file(config: &Config, model: Option<&str>) {
         Some(PriceSource::Builtin { .. }) | None => "",
     };
     complain(&format!(
-        "note: the context window ({} tokens){price} of `{}` are those of `models.{}` in the file",
+        "note: the context window ({} tokens){price} of `{}` come from `models.{}` in the file",
         spec.context_window, spec.model, spec.name
     ));
 }
 
-/// Says which run of the same file is at work already, and asks whether to start another one. Without a terminal it
+/// Says which run of the same file is already running, and asks whether to start another one. Without a terminal it
 /// starts, as scripts expect, unless the file says `one_at_a_time`.
 fn beside_others(project: &Project, config: &Config, json: bool) -> Result<(), Exit> {
     let is_same = |run: &RecordedRun| {
@@ -148,7 +148,7 @@ fn beside_others(project: &Project, config: &Config, json: bool) -> Result<(), E
     };
     let Some(other) = project.runs().into_iter().find(is_same) else { return Ok(()) };
     let name = printable::line(&config.name).into_owned();
-    let at_work = format!("`{name}` is at work already: run {}", project.short(&other));
+    let at_work = format!("`{name}` is already running: run {}", project.short(&other));
     let flags = project.flags();
     if config.limits.one_at_a_time {
         complain(&format!("error: {at_work}, and `one_at_a_time` allows no other"));

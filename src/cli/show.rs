@@ -241,7 +241,7 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         if let Some(output) =
             task.output.is_none().then(|| output::partial(run, state, task)).flatten()
         {
-            text.push_str(&format!("\nit had printed or written:\n{}\n", quoted(&output)));
+            text.push_str(&format!("\npartial output:\n{}\n", quoted(&output)));
         }
         if let Some(output) = &task.output {
             text.push_str(&format!("\n{}\n", quoted(&output.text)));
@@ -373,7 +373,7 @@ fn agent_text(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentSt
         Some(Outcome::Failed { failure, partial: None }) => quoted(&failure.to_string()),
         Some(Outcome::Failed { failure, partial: Some(partial) }) => {
             let (failure, text) = (quoted(&failure.to_string()), quoted(&partial.text));
-            format!("{failure}\n\nit had written, and did not finish:\n{text}")
+            format!("{failure}\n\npartial output:\n{text}")
         }
         Some(Outcome::Cancelled { reason }) => format!("cancelled: {}", printable::line(reason)),
     };

@@ -456,12 +456,11 @@ fn the_help_names_every_verb() {
       attach       Follow a live run as if this terminal had started it; Ctrl-C only detaches
       resume       Resume a run that was stopped, from the end of its journal
       check        Find every mistake in the configuration before anything is spent
-      trust        Say what a configuration wants that nobody would expect of a project, and remember
-                   that you trust it
+      trust        Review and approve what a configuration does outside its own directory
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents [alias: status]
       show         Show one run, task or agent in full
-      report       Report what a run did, with what stands behind each task: the morning after
+      report       Report what a run did, with the evidence for each task
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
       cancel       Stop a run, a task or an agent with its children
@@ -472,12 +471,12 @@ fn the_help_names_every_verb() {
       compact      Ask a live agent to compact its context now
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
-      service      Write a service of the user that resumes stopped runs at login and after a crash
+      service      Install a systemd user service that resumes stopped runs at login and after a crash
       context      Try the compaction pipeline, and explain an agent's next request
       init         Write a commented agents.toml that runs at once, offline
       explain      Explain a diagnostic, a kind of failure or an exit code, at length
       schema       Print the JSON Schema of agents.toml or of the events
-      doctor       Say what this machine gives to runs, and what hinders them
+      doctor       Check what this machine gives to runs, and what hinders them
       man          Print the manual page of the program or of a verb
       completions  Print the completion script for a shell
       version      Print the version
@@ -551,8 +550,8 @@ fn a_second_run_beside_one_at_work_is_named_and_refused_where_the_file_says_so()
     // Scripts go on working, and read of it.
     let second = desk.call(&["run"]);
     assert_eq!(second.code, 0, "{}", second.err);
-    assert!(second.err.contains("`desk` is at work already: run "), "{}", second.err);
-    assert!(!desk.call(&["run", "--also"]).err.contains("at work already"));
+    assert!(second.err.contains("`desk` is already running: run "), "{}", second.err);
+    assert!(!desk.call(&["run", "--also"]).err.contains("already running"));
     let text = desk.read("agents.toml");
     desk.write("agents.toml", &format!("{text}[limits]\none_at_a_time = true\n"));
     let refused = desk.call(&["run"]);

@@ -88,7 +88,7 @@ pub(in crate::cli) struct Replay {
     pub compare: bool,
     #[command(flatten)]
     pub own: OwnSettings,
-    /// The tokens of the window that are kept for replies [default: 0, or those of the agent's model]
+    /// The tokens of the window that are kept for replies [default: 0, or as the agent's model says]
     #[arg(long, value_name = "TOKENS")]
     pub max_output_tokens: Option<u64>,
     /// The prices of a million tokens in US dollars:
@@ -109,7 +109,7 @@ pub(in crate::cli) struct OwnSettings {
     /// The agent of that file whose model gives window, reply and prices [default: its only one]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The window that requests must fit, in tokens [default: 200000, or that of the agent's model]
+    /// The window that requests must fit, in tokens [default: 200000, or the window of the agent's model]
     #[arg(long, value_name = "TOKENS")]
     pub context_window: Option<u64>,
 }

@@ -10,7 +10,7 @@ use super::{BudgetLimits, File, Trusting, complete, key_value};
 pub(in crate::cli) struct Run {
     #[command(flatten)]
     pub file: File,
-    /// The tasks to run, with their dependencies [default: those of `entry`, or else all]
+    /// The tasks to run, with their dependencies [default: the tasks of `entry`, or else all]
     #[arg(value_name = "TASK", add = complete::tasks_of_file())]
     pub tasks: Vec<String>,
     /// The value of an input of the run
@@ -60,7 +60,7 @@ pub(in crate::cli) struct Run {
     pub detach: bool,
     #[command(flatten)]
     pub trusting: Trusting,
-    /// Start it although a run of this file is at work in this folder
+    /// Start it although a run of this file is running in this folder
     #[arg(long)]
     pub also: bool,
     /// This is the process of a detached run

@@ -106,7 +106,7 @@ fn facts(reached: &Reached) -> String {
     }
     match &reached.facts {
         None => {}
-        Some(Err(error)) => parts.push(format!("capabilities not told: {error}")),
+        Some(Err(error)) => parts.push(format!("capabilities unknown: {error}")),
         Some(Ok(facts)) => {
             let names = capabilities(facts);
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
