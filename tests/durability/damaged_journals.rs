@@ -116,7 +116,7 @@ fn a_last_record_that_was_written_whole_is_refused_by_every_verb() {
         (
             "\"task.ready\"",
             "\"task.approved\",\"crit\":true",
-            "tells of `task.approved`, which this program does not know",
+            "has the type `task.approved`, which this program does not know",
             "a newer callsheet wrote it",
         ),
         (

@@ -636,14 +636,14 @@ async fn what_cannot_be_gone_on_with_is_refused() {
     let held = dir.own().expect("free");
     let refused =
         |dir: &RunFolder| StoppedRun::open(dir, Cut::Torn).expect_err("refused").to_string();
-    assert_eq!(refused(&dir), format!("run is open in process {}", std::process::id()));
+    assert_eq!(refused(&dir), format!("run is already running in process {}", std::process::id()));
     drop(held);
 
     let whole = std::fs::read(dir.journal()).expect("read");
     let front = r#"{"v":1,"seq":1,"bt":1,"be":true,"ep":1,"ts":"2026-11-18T02:14:05.123Z","type":"later.on","data":{},"crit":true"#;
     let crc = crc32c::crc32c(front.as_bytes());
     std::fs::write(dir.journal(), format!("{front},\"crc\":\"{crc:08x}\"}}\n")).expect("written");
-    assert!(refused(&dir).contains("at byte 0, tells of `later.on`"), "{}", refused(&dir));
+    assert!(refused(&dir).contains("at byte 0, has the type `later.on`"), "{}", refused(&dir));
 
     let mut damaged = whole.clone();
     let second = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;

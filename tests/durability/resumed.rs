@@ -218,7 +218,7 @@ fn race(desk: &Desk, racers: usize) -> Live {
     });
     for (_, done) in &refused {
         assert_eq!(done.code, 75, "{}", done.err);
-        assert!(done.err.starts_with("error: run is open in "), "{}", done.err);
+        assert!(done.err.starts_with("error: run is already running in "), "{}", done.err);
     }
     left.into_iter().flatten().next().expect("one goes on").1
 }

@@ -108,7 +108,7 @@ pub enum JournalError {
     #[error(transparent)]
     BadResult(#[from] StoreError),
     /// Another process has the run.
-    #[error("run is open in {}", holder(*.pid))]
+    #[error("run is already running in {}", holder(*.pid))]
     Locked {
         /// Id of that process, if its lock file names it.
         pid: Option<u32>,
@@ -274,8 +274,8 @@ mod tests {
     #[test]
     fn a_lock_says_who_holds_it() {
         let locked = JournalError::Locked { pid: Some(7) };
-        assert_eq!(locked.to_string(), "run is open in process 7");
+        assert_eq!(locked.to_string(), "run is already running in process 7");
         let locked = JournalError::Locked { pid: None };
-        assert_eq!(locked.to_string(), "run is open in another process");
+        assert_eq!(locked.to_string(), "run is already running in another process");
     }
 }

@@ -48,7 +48,7 @@ pub enum Why {
     Newer(u64),
     /// The record's type is unknown, and the record says that a program that does not know the type
     /// must not continue.
-    #[error("tells of `{0}`, which this program does not know and must not pass over")]
+    #[error("has the type `{0}`, which this program does not know and must not pass over")]
     Critical(String),
     /// The record can be read, but cannot follow the earlier ones.
     #[error("cannot follow what stands before it: {0}")]
