@@ -93,7 +93,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "none",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "text",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

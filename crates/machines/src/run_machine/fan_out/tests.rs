@@ -44,7 +44,7 @@ fn items_get_keys_that_tell_them_apart() {
     let hashes = keys(over("[{'a': 1}, [2]]")).expect("keys");
     assert!(hashes.iter().all(|key| key.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
     for (fan_out, says) in [
-        (over("'text'"), "`foreach` gives a text, not a list: 'text'"),
+        (over("'text'"), "`foreach` gives text, not a list: 'text'"),
         (over("none"), "`foreach` gives none, not a list: none"),
         (over("range(5)"), "`foreach` gives 5 items, and `limits.max_instances` is 4"),
         (over("['a', 'b', 'a']"), "items 0 and 2 have the same key `a`: \"a\" and \"a\""),
