@@ -86,7 +86,7 @@ fn begun(
     let Entered { temporary, mut left } = entered;
     if let Some(left) = &mut left {
         let told = left.write_all(&[READY]);
-        told.map_err(|error| about("it cannot be told that the sandbox is ready", error))?;
+        told.map_err(|error| about("the word that the sandbox is ready cannot be sent", error))?;
     }
     let gone = |_| "whoever started it is gone";
     Unbuffered.read_exact(&mut [0]).map_err(gone)?;
