@@ -54,7 +54,7 @@ fn an_agent_out_of_turns_hands_over_what_there_is() {
     assert_eq!(agent["turn"], 3, "two turns and the hand-over");
     let shown = desk.good(&["show", "@busy"]);
     assert!(shown.contains("max_turns: no final answer within 2 turns\n"), "{shown}");
-    assert!(shown.contains("it had written, and did not finish:\n| Half is done"), "{shown}");
+    assert!(shown.contains("partial output:\n| Half is done"), "{shown}");
     // The parent reads the text, and that it is no answer.
     let read = desk.call(&["show", "/lead", "--output"]).out;
     let read: serde_json::Value = serde_json::from_str(&read).expect("JSON");

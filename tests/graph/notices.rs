@@ -208,14 +208,14 @@ fn a_server_is_told_of_everything_once_over_a_kill_and_while_it_was_down() {
     let mut resume = command(&desk, &["resume", "--trust"]);
     let resumed = Done::of(resume.env("CALLSHEET_NOTIFY__WAIT", "1s"));
     assert_eq!(resumed.code, 6, "{}", resumed.err);
-    assert!(resumed.err.contains("not told: "), "{}", resumed.err);
-    assert!(desk.good(&["ps"]).contains("not told: "), "{}", desk.good(&["ps"]));
+    assert!(resumed.err.contains("not sent: "), "{}", resumed.err);
+    assert!(desk.good(&["ps"]).contains("not sent: "), "{}", desk.good(&["ps"]));
     assert!(server.taken().is_empty());
     // It is there again.
     server.set(Mode::Up);
     let resumed = call(&desk, &["resume", "--trust"]);
     assert_eq!(resumed.code, 6, "{}", resumed.err);
-    assert!(!resumed.err.contains("not told"), "{}", resumed.err);
+    assert!(!resumed.err.contains("not sent"), "{}", resumed.err);
     let once = |kinds: &[&str]| {
         let taken = server.taken();
         let counts: Vec<_> = taken.iter().map(|(kind, ids)| (kind.as_str(), ids.len())).collect();
@@ -282,7 +282,7 @@ fn a_command_is_told_outside_of_the_sandbox_with_its_own_environment() {
     run.env("NAMED", "a-value-of-mine").env("SOME_API_KEY", "not-for-it");
     let run = Done::of(&mut run);
     assert_eq!(run.code, 1, "{}", run.err);
-    assert!(run.out.contains("not told:     2 notices by command"), "{}{}", run.out, run.err);
+    assert!(run.out.contains("not sent:     2 notices by command"), "{}{}", run.out, run.err);
     let files = std::fs::read_dir(outside.path()).expect("a folder").map(|file| file.expect("one"));
     let files = files.filter(|file| file.file_name().to_string_lossy().starts_with("told."));
     let read = |path| std::fs::read_to_string(path).expect("a file");
@@ -311,7 +311,7 @@ fn a_file_that_names_a_private_server_is_told_so_and_its_run_ends_as_ever() {
     );
     let run = desk.call(&["run", "--trust"]);
     assert_eq!(run.code, 0, "{}", run.err);
-    assert!(run.out.contains("not told:     1 notice by webhook"), "{}", run.out);
+    assert!(run.out.contains("not sent:     1 notice by webhook"), "{}", run.out);
     assert!(run.out.contains("private address"), "{}", run.out);
     assert!(server.taken().is_empty());
     let report = desk.good(&["report", "--format", "json"]);

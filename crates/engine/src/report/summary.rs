@@ -81,7 +81,7 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
 #[must_use]
 pub fn untold(state: &RunState) -> String {
     let undelivered = state.notices().undelivered();
-    undelivered.iter().map(|of| format!("not told:     {}\n", untold_by(of))).collect()
+    undelivered.iter().map(|of| format!("not sent:     {}\n", untold_by(of))).collect()
 }
 
 /// Returns what was not delivered in one line; `None` if all was.
@@ -89,7 +89,7 @@ pub fn untold(state: &RunState) -> String {
 pub fn untold_in_short(state: &RunState) -> Option<String> {
     let undelivered = state.notices().undelivered();
     let all: Vec<_> = undelivered.iter().map(untold_by).collect();
-    (!all.is_empty()).then(|| format!("not told: {}", all.join("; ")))
+    (!all.is_empty()).then(|| format!("not sent: {}", all.join("; ")))
 }
 
 fn untold_by((channel, given_up): (&Channel, &GivenUp)) -> String {

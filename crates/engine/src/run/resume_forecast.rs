@@ -221,7 +221,7 @@ fn going_on(state: &RunState, status: &TaskStatus, what: &str) -> String {
 
 /// Says how far the agent of a half-done task has come.
 fn at_work(state: &RunState, status: &TaskStatus) -> String {
-    let Some(id) = &status.agent else { return "it is at work".to_owned() };
+    let Some(id) = &status.agent else { return "it is running".to_owned() };
     match state.agents().get(id) {
         Some(agent) if agent.outcome.is_some() => format!("agent `{id}` has ended"),
         Some(agent) => format!("agent `{id}` is in turn {}", agent.turn),

@@ -254,7 +254,7 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
         Event::NoticeIntended(e) => {
             write!(
                 out,
-                "tells of it by {} ({}): {}",
+                "reports it by {} ({}): {}",
                 e.channel,
                 e.kind,
                 first_line(&e.text, QUOTED)
@@ -270,7 +270,7 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
         }
         Event::GatewayParked(e) => {
             let (pause, reason) = (duration(e.for_ms), first_line(&e.reason, QUOTED));
-            write!(out, "{} asks everybody to wait {pause}: {reason}", e.provider)
+            write!(out, "all calls to {} wait {pause}: {reason}", e.provider)
         }
         Event::GatewayResumed(e) => write!(out, "{} may be called again", e.provider),
         Event::BudgetWarned(e) => {

@@ -161,8 +161,8 @@ pub(super) fn warn_of_doubt(briefing: &Briefing, machine: &Machine) {
                 model = %briefing.model.spec.name,
                 reported,
                 expected,
-                "the provider counted far fewer tokens than were sent: it may cut requests in \
-                 silence; compare its window with `context_window`"
+                "the provider reported far fewer input tokens than were sent: it may truncate requests; \
+                 check `context_window`"
             );
         });
     }
