@@ -180,6 +180,7 @@ fn created(run: RunId, recorded: &RecordedRun) -> RunCreated {
         agent: Some(name("worker")),
         approval: false,
         depends_on: Vec::new(),
+        marks: Vec::new(),
     };
     RunCreated {
         run,

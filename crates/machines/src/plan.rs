@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::records::{
-    Consequence, Instances, PlanExtended, PlannedTask, TaskCancelled, TaskCompleted, TaskFailed,
-    TaskReady, TaskRetrying, TaskReused, TaskSkipped, TaskStarted,
+    Consequence, Instances, Mark, PlanExtended, PlannedTask, TaskCancelled, TaskCompleted,
+    TaskFailed, TaskReady, TaskRetrying, TaskReused, TaskSkipped, TaskStarted,
 };
 use crate::id::Name;
 use crate::spec::{Join, TaskSpec};

@@ -259,6 +259,7 @@ mod tests {
             agent: None,
             approval: false,
             depends_on: Vec::new(),
+            marks: Vec::new(),
         };
         Draft::run(RunCreated {
             run: RunId::from(uuid::Uuid::now_v7()),

@@ -43,6 +43,38 @@ pub struct PlannedTask {
     /// Dependencies: the tasks that must end before it starts.
     #[serde(default)]
     pub depends_on: Vec<Name>,
+    /// What makes it more than one piece of work that is always done once; absent in older journals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+}
+
+/// What makes a task more than one piece of work that is always done once, by its key in agents.toml.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Mark {
+    /// `when`: it may be left out.
+    When,
+    /// `foreach`: it is done for each item of a list.
+    Foreach,
+    /// `until`: it is repeated.
+    Until,
+    /// `workflow`: it stands for the tasks of a sub-graph.
+    Workflow,
+}
+
+impl Mark {
+    /// Returns the key as it is written in agents.toml.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::When => "when",
+            Self::Foreach => "foreach",
+            Self::Until => "until",
+            Self::Workflow => "workflow",
+        }
+    }
 }
 
 impl From<&TaskSpec> for PlannedTask {
@@ -53,8 +85,15 @@ impl From<&TaskSpec> for PlannedTask {
             Work::Approval(_) => approval = true,
             Work::Command { .. } | Work::Graph { .. } => {}
         }
+        let all = [
+            (Mark::When, task.when.is_some()),
+            (Mark::Foreach, task.fan_out.is_some()),
+            (Mark::Until, task.acceptance.repeat.is_some()),
+            (Mark::Workflow, matches!(task.work, Work::Graph { .. })),
+        ];
+        let marks = all.into_iter().filter_map(|(mark, is_set)| is_set.then_some(mark)).collect();
         let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
-        Self { name, agent, approval, depends_on }
+        Self { name, agent, approval, depends_on, marks }
     }
 }
 

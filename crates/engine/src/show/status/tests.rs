@@ -31,6 +31,7 @@ impl Story {
             agent: None,
             approval: false,
             depends_on: Vec::new(),
+            marks: Vec::new(),
         };
         let created = RunCreated {
             run: RunId::from(uuid::Uuid::nil()),
