@@ -3,6 +3,7 @@
 //! Pure, so that every screen can share it: it prints nothing and reads neither the clock nor the
 //! width of a terminal.
 
+pub mod drawing;
 pub mod log_line;
 pub mod names;
 mod order;
