@@ -378,9 +378,17 @@ pub(super) struct Show {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum GraphFormat {
+    /// Boxes and lines for a terminal; a list if that is too narrow
+    Boxes,
+    /// A list with a line for each task or for several that are alike
     Ascii,
+    /// A picture in one file, that loads nothing
+    Svg,
+    /// For Mermaid
     Mermaid,
+    /// For Graphviz
     Dot,
+    /// One JSON document
     Json,
 }
 
@@ -391,9 +399,9 @@ pub(super) struct Graph {
     /// Draw the tasks of this run, with their states, instead of the tasks of the configuration
     #[arg(add = complete::runs())]
     pub run: Option<String>,
-    /// The format of the graph
-    #[arg(long, value_enum, default_value_t = GraphFormat::Ascii)]
-    pub format: GraphFormat,
+    /// The format of the graph [default: boxes on a terminal, ascii otherwise]
+    #[arg(long, value_enum)]
+    pub format: Option<GraphFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,8 @@
 //! `graph`: draws the task graph in several formats, with task states if a run is named.
+//!
+//! Owns the formats for other programs and the list; [`boxes`] has the drawings.
+
+mod boxes;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -9,7 +13,7 @@ use super::args::{self, GraphFormat};
 use super::locate::Project;
 use super::paint::Paint;
 use super::stream::Stream;
-use super::{say, say_json, trust};
+use super::{complain, say, say_json, trust};
 use crate::config::{Missing, Sources};
 use crate::event::PlannedTask;
 use crate::exit::Exit;
@@ -24,6 +28,24 @@ const BEFORE: usize = 5;
 struct Node {
     task: PlannedTask,
     state: Option<&'static str>,
+    /// The number of its instances, if it has fanned out in the run.
+    instances: usize,
+}
+
+impl Node {
+    /// Returns what does the work: `agent NAME`, `command`, `approval` or `sub-graph`.
+    fn work(&self) -> String {
+        let inner = format!("{}/", self.task.name);
+        match &self.task.agent {
+            Some(agent) => format!("agent {agent}"),
+            None if self.task.approval => "approval".to_owned(),
+            // Only a task that stands for a sub-graph depends on tasks below its own name.
+            None if self.task.depends_on.iter().any(|name| name.as_str().starts_with(&inner)) => {
+                "sub-graph".to_owned()
+            }
+            None => "command".to_owned(),
+        }
+    }
 }
 
 pub(super) fn run(project: &Project, verb: &args::Graph) -> Exit {
@@ -35,12 +57,43 @@ pub(super) fn run(project: &Project, verb: &args::Graph) -> Exit {
         Ok(nodes) => nodes,
         Err(exit) => return exit,
     };
-    match verb.format {
-        GraphFormat::Ascii => say(&ascii(&nodes, Paint::of(Stream::Out))),
+    let paint = Paint::of(Stream::Out);
+    let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+    // Scripts read the list; a person looks at a terminal.
+    let usual = match Stream::Out.is_terminal() && !dumb {
+        true => GraphFormat::Boxes,
+        false => GraphFormat::Ascii,
+    };
+    match verb.format.unwrap_or(usual) {
+        GraphFormat::Boxes => match boxes::in_columns(&nodes, columns(), paint) {
+            Ok(text) => say(&text),
+            Err(reason) => {
+                complain(&format!(
+                    "note: {reason}, so this is a list; `callsheet graph --format svg` draws it for a browser"
+                ));
+                say(&ascii(&nodes, paint))
+            }
+        },
+        GraphFormat::Ascii => say(&ascii(&nodes, paint)),
+        GraphFormat::Svg => match boxes::document(&nodes) {
+            Ok(text) => say(&text),
+            Err(error) => {
+                complain(&format!("error: the graph cannot be drawn: {error}"));
+                complain("help: `--format dot` writes it for Graphviz");
+                Exit::Usage
+            }
+        },
         GraphFormat::Mermaid => say(&mermaid(&nodes)),
         GraphFormat::Dot => say(&dot(&nodes)),
         GraphFormat::Json => say_json(&document(&nodes)),
     }
+}
+
+/// The columns of a drawing that goes to a file or a pipe.
+const COLUMNS: usize = 80;
+
+fn columns() -> usize {
+    Stream::Out.size().map_or(COLUMNS, |(width, _)| width)
 }
 
 fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {
@@ -48,8 +101,12 @@ fn of_run(project: &Project, run: &str) -> Result<Vec<Node>, Exit> {
     let state = project.state(&dir)?;
     let tasks = state.created().map(|created| created.tasks.to_vec()).unwrap_or_default();
     let node = |task: PlannedTask| {
-        let word = state.task(&task.name).map(|status| status.state.as_str());
-        Node { state: word, task }
+        let status = state.task(&task.name);
+        Node {
+            state: status.map(|status| status.state.as_str()),
+            instances: status.map_or(0, |status| status.instances.len()),
+            task,
+        }
     };
     Ok(tasks.into_iter().map(node).collect())
 }
@@ -60,7 +117,8 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
         missing_inputs: Missing::Allow,
         ..project.sources()
     })?;
-    let nodes = config.tasks.iter().map(|task| Node { task: task.into(), state: None });
+    let nodes =
+        config.tasks.iter().map(|task| Node { task: task.into(), state: None, instances: 0 });
     Ok(nodes.collect())
 }
 
@@ -68,26 +126,14 @@ fn of_file(project: &Project) -> Result<Vec<Node>, Exit> {
 /// `approval` or `sub-graph`, its state, its dependencies. Of many tasks, those that are alike share a
 /// line.
 fn ascii(nodes: &[Node], paint: Paint) -> String {
-    let who = |node: &Node| {
-        let inner = format!("{}/", node.task.name);
-        match &node.task.agent {
-            Some(agent) => format!("agent {agent}"),
-            None if node.task.approval => "approval".to_owned(),
-            // Only a task that stands for a sub-graph depends on tasks below its own name.
-            None if node.task.depends_on.iter().any(|name| name.as_str().starts_with(&inner)) => {
-                "sub-graph".to_owned()
-            }
-            None => "command".to_owned(),
-        }
-    };
     let ordered = in_order(nodes);
     let keys: Vec<_> = ordered
         .iter()
-        .map(|node| (node.task.name.as_str(), (node.state, who(node), &node.task.depends_on)))
+        .map(|node| (node.task.name.as_str(), (node.state, node.work(), &node.task.depends_on)))
         .collect();
     let groups = fold::fold(&keys);
     let names = groups.iter().map(|group| group.label.chars().count()).max().unwrap_or(0);
-    let works = ordered.iter().map(|node| who(node).len()).max().unwrap_or(0);
+    let works = ordered.iter().map(|node| node.work().len()).max().unwrap_or(0);
     let mut text = String::new();
     for Group { label, members } in groups {
         let of: Vec<_> = members.iter().map(|at| ordered[*at]).collect();
@@ -112,7 +158,7 @@ fn ascii(nodes: &[Node], paint: Paint) -> String {
             1 => String::new(),
             many => format!("{} tasks  ", fold::count(many)),
         };
-        let work = if same.is_some() { who(node) } else { String::new() };
+        let work = if same.is_some() { node.work() } else { String::new() };
         let state = state.unwrap_or_default();
         let (label, work) = (printable::padded(&label, names), printable::padded(&work, works));
         let line = format!("{label}  {work}  {state}{many}{before}");

@@ -6,6 +6,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::support::desk::{Desk, Done, keys, wait};
+use crate::support::pty::Terminal;
 
 const GRAPH: &str = r#"
 [models.default.cost_per_mtok]
@@ -279,6 +280,109 @@ fn the_graph_is_drawn_in_four_forms() {
         {"name": "after", "agent": null, "depends_on": ["end"], "state": "skipped"},
     ]}]);
     assert_eq!(json!(document), wanted);
+}
+
+/// A graph with everything that is marked.
+fn marked() -> Desk {
+    let desk = Desk::commands(
+        "[tasks.plan]\nrun = 'echo plan'\n\
+         [tasks.each]\ndepends_on = ['plan']\nforeach = \"['a', 'b']\"\nrun = 'echo one'\n\
+         [tasks.maybe]\ndepends_on = ['plan']\nwhen = 'false'\nrun = 'echo never'\n\
+         [tasks.inner]\ndepends_on = ['each']\nworkflow = 'inner.toml'\n\
+         [tasks.end]\ndepends_on = ['maybe', 'inner', 'plan']\nrun = 'echo end'\n",
+    );
+    desk.write("inner.toml", "version = 1\n[tasks.one]\nrun = 'echo one'\n");
+    desk
+}
+
+#[test]
+fn the_graph_is_drawn_as_boxes_and_lines() {
+    let desk = marked();
+    assert_snapshot!(desk.good(&["graph", "--format", "boxes"]), @r"
+                  ┌─────────┐
+                  │  each   │  ┌───────────┐  ┌───────────┐
+                ┌▶│ command ├─▶│ inner/one │  │   inner   │
+                │ │ foreach │  │  command  ├─▶│ sub-graph ├─┐
+                │ └─────────┘  └───────────┘  └───────────┘ │
+    ┌─────────┐ │ ┌─────────┐                               │ ┌─────────┐
+    │  plan   │ │ │  maybe  │                               └▶│   end   │
+    │ command ├─┼▷│ command ├────────────────────────────────▶│ command │
+    └─────────┘ │ │  when   │                               ┌▶│         │
+                │ └─────────┘                               │ └─────────┘
+                │                                           │
+                └───────────────────────────────────────────┘
+    ▷ may be skipped (when)
+    ");
+    desk.good(&["run"]);
+    assert_snapshot!(desk.good(&["graph", "desk", "--format", "boxes"]), @r"
+                    ┌───────────┐
+                    │   each    │  ┌───────────┐  ┌───────────┐
+                    │  command  │  │ inner/one │  │   inner   │
+                  ┌▶│ foreach 2 ├─▶│  command  ├─▶│ sub-graph ├─┐
+                  │ │ completed │  │ completed │  │ completed │ │
+                  │ └───────────┘  └───────────┘  └───────────┘ │
+    ┌───────────┐ │ ┌───────────┐                               │  ┌───────────┐
+    │   plan    │ │ │   maybe   │                               └─▶│    end    │
+    │  command  ├─┼▷│  command  │                                ┌▶│  command  │
+    │ completed │ │ │   when    ├────────────────────────────────│▶│ completed │
+    └───────────┘ │ │  skipped  │                                │ └───────────┘
+                  │ └───────────┘                                │
+                  │                                              │
+                  └──────────────────────────────────────────────┘
+    ▷ may be skipped (when)
+    ");
+    // What goes to a pipe without a format is the list.
+    assert_eq!(desk.good(&["graph"]), desk.good(&["graph", "--format", "ascii"]));
+}
+
+#[test]
+fn the_graph_is_drawn_at_terminals_of_any_size() {
+    let desk = marked();
+    for (rows, columns) in [(24, 80), (8, 40), (8, 10)] {
+        let terminal = Terminal::start_sized(&desk, (rows, columns), &["graph"]);
+        let last = if columns == 10 { "end" } else { "may be" };
+        terminal.until(last);
+        let drawn = terminal.written();
+        assert_eq!(drawn.contains("┌"), columns > 10, "{drawn}");
+        assert_eq!(drawn.contains("so this is a list"), columns == 10, "{drawn}");
+    }
+}
+
+#[test]
+fn many_tasks_share_boxes_or_are_a_list_and_a_picture_has_all() {
+    let mut tasks = String::from("[tasks.begin]\nrun = 'true'\n");
+    for n in 0..300 {
+        tasks.push_str(&format!("[tasks.part{n:03}]\ndepends_on = ['begin']\nrun = 'true'\n"));
+    }
+    let all: Vec<_> = (0..300).map(|n| format!("'part{n:03}'")).collect();
+    tasks.push_str(&format!("[tasks.end]\ndepends_on = [{}]\nrun = 'true'\n", all.join(", ")));
+    let desk = Desk::commands(&tasks);
+    assert_snapshot!(desk.good(&["graph", "--format", "boxes"]), @r"
+                 ┌───────────────────┐
+    ┌─────────┐  │ part000 … part299 │  ┌─────────┐
+    │  begin  │  │     300 tasks     ├─▶│   end   │
+    │ command ├─▶│      command      │  │ command │
+    └─────────┘  └───────────────────┘  └─────────┘
+    ");
+    let picture = desk.good(&["graph", "--format", "svg"]);
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
+    assert_eq!(picture.matches("<g>").count(), 302);
+    assert!(!picture.contains("<script") && !picture.contains("href"), "{picture}");
+    // Each with a task of its own behind it: no two are alike, and none of it fits.
+    let mut tasks = String::new();
+    for n in 0..300 {
+        tasks.push_str(&format!(
+            "[tasks.a{n}]\nrun = 'true'\n[tasks.b{n}]\ndepends_on = ['a{n}']\nrun = 'true'\n"
+        ));
+    }
+    let desk = Desk::commands(&tasks);
+    let list = desk.call(&["graph", "--format", "boxes"]);
+    assert!(
+        list.err.contains("600 boxes") && list.err.contains("so this is a list"),
+        "{}",
+        list.err
+    );
+    assert_eq!((list.code, list.out), (0, desk.good(&["graph"])));
 }
 
 #[test]

@@ -79,7 +79,9 @@ fn instance(name: &str) -> Option<(&str, u64)> {
     Some((stem, number.parse().ok()?))
 }
 
-fn label(names: &[&str]) -> String {
+/// Returns one label for names that are alike: `review[0..2,5]` for instances, `first … last` for others.
+#[must_use]
+pub fn label(names: &[&str]) -> String {
     match names {
         [] => String::new(),
         [one] => (*one).to_owned(),
