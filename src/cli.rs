@@ -73,7 +73,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(arguments) => arguments,
         Err(error) => return refused(error, &arguments),
     };
-    foreign::print_no_caught_panics();
+    foreign::print_panics_by(stream::panicked);
     listen_to_tracing(arguments.verbose);
     if let Err(error) = crate::tool::process::hide_memory() {
         tracing::debug!(%error, "other processes of this user can read the memory of this one");

@@ -4,9 +4,13 @@
 //! The only code that writes to the two streams, so that no verb can forget it. What a person reads
 //! passes [`printable::block`]; JSON passes [`printable::json`], which keeps its values.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::hash::BuildHasher;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
-use std::sync::{Arc, LazyLock, Weak};
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Weak, mpsc};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -143,6 +147,42 @@ fn above(text: &str) {
         Some(drawn) => drawn.above(text),
         // A stderr that is closed is no error.
         None => drop(Stream::Err.print(&format!("{text}\n"))),
+    }
+}
+
+/// The longest time that a panic waits to be printed above what is drawn.
+const PANIC_WAITS: Duration = Duration::from_secs(1);
+
+/// Prints a panic of this program, above what is drawn.
+pub(super) fn panicked(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let backtrace = Backtrace::capture();
+    let mut text = format!("error: a bug: thread `{}` {panic}", thread.name().unwrap_or("?"));
+    if backtrace.status() == BacktraceStatus::Captured {
+        text.push_str(&format!("\n{backtrace}"));
+    }
+    print_from_anywhere(indented(&text));
+}
+
+/// Prints lines from a thread that may hold the locks of what is drawn: another thread takes them, and if that waits for
+/// too long, the lines are printed where they come. So they are if the other thread panics too.
+fn print_from_anywhere(text: String) {
+    static IS_PRINTING: AtomicBool = AtomicBool::new(false);
+    let (printed, is_printed) = mpsc::channel();
+    let is_second = IS_PRINTING.swap(true, Ordering::Relaxed);
+    let lines = text.clone();
+    let print = move || {
+        above(&lines);
+        // Nobody listens any more if it took too long.
+        let _ = printed.send(());
+    };
+    let is_begun = !is_second && std::thread::Builder::new().spawn(print).is_ok();
+    if !is_begun || is_printed.recv_timeout(PANIC_WAITS).is_err() {
+        // A stderr that is closed is no error.
+        let _ = Stream::Err.print(&format!("{text}\n"));
+    }
+    if !is_second {
+        IS_PRINTING.store(false, Ordering::Relaxed);
     }
 }
 

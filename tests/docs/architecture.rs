@@ -428,6 +428,29 @@ fn one_file_writes_to_the_terminal() {
 }
 
 #[test]
+fn one_door_leads_to_stderr_while_an_area_is_drawn() {
+    // The door itself, the area, and the question for which the area is hidden.
+    let doors = ["cli/stream.rs", "cli/screen.rs", "cli/ask.rs"];
+    // The area, and bars that are drawn while no run works.
+    let painters = ["cli/screen.rs", "cli/paint.rs"];
+    let hooks = ["foreign.rs", "tool/wrapper/serve.rs"];
+    let places: [(&str, &[&str]); 3] =
+        [("Stream::Err.print", &doors), ("ProgressBar", &painters), ("set_hook", &hooks)];
+    let mut found = BTreeMap::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        let code = source.code();
+        for (name, allowed) in places {
+            if code.contains(name) {
+                *found.entry(name).or_insert(0) += 1;
+                let fits = allowed.iter().any(|file| source.path.ends_with(file));
+                assert!(fits, "{}: `{name}` does not belong here", source.path.display());
+            }
+        }
+    }
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [2, 3, 2], "each is found");
+}
+
+#[test]
 fn decisions_neither_wait_nor_look_at_the_clock() {
     let lower: Vec<_> =
         CRATES[..DECISIONS].iter().flat_map(|(_, modules)| modules.iter()).collect();

@@ -5,7 +5,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
 thread_local!(static GUARDED: Cell<u32> = const { Cell::new(0) });
@@ -41,11 +41,11 @@ pub fn call<T>(code: impl FnOnce() -> T) -> Result<T, Panicked> {
     panic::catch_unwind(AssertUnwindSafe(code)).map_err(|panic| Panicked::of(panic.as_ref()))
 }
 
-/// Lets panics that [`call`] catches print nothing, for the whole process: they are told where they belong.
-pub fn print_no_caught_panics() {
+/// Prints panics by this function from now on, for the whole process. Those that [`call`] catches are not printed: they
+/// are reported where they belong. Only the first call in a process counts.
+pub fn print_panics_by(print: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let print = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
             if GUARDED.get() == 0 {
                 print(panic);
