@@ -8,6 +8,7 @@ use super::drive::{self, Shown, refused};
 use super::locate::{Project, drivable};
 use super::screen::Screen;
 use super::stopped_run::{self, open};
+use super::stream::Stream;
 use super::trust::{self, Trust};
 use super::{args, budget};
 use super::{complain, mistakes, refusal, resume_all, say, say_json};
@@ -21,14 +22,14 @@ use crate::report;
 use crate::run::resume_forecast::{self, TaskForecast};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
-use crate::show::log_line::cut;
+use crate::show::log_line::{cut, in_one_line};
 use crate::show::names::Names;
 use crate::spec::budget::Scope;
 
 /// Maximum number of keys that the note about changes lists.
 const LISTED: usize = 10;
 
-/// The most characters of a reason in a forecast; models may have written it.
+/// The most characters of a reason in a forecast on a screen; models may have written it.
 const WIDEST: usize = 1_000;
 
 pub(super) fn run(project: &Project, verb: &args::Resume, verbose: u8) -> Exit {
@@ -171,7 +172,10 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
     let line = |(p, name): (&TaskForecast, &Cow<'_, str>)| match verb.json {
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
         false => {
-            let why = cut(&p.why, WIDEST);
+            let why = match Stream::Out.is_terminal() {
+                true => cut(&p.why, WIDEST),
+                false => in_one_line(&p.why),
+            };
             let task = printable::padded(name, widest);
             format!("{task}  {:7}  {why}\n", p.fate.as_str())
         }

@@ -24,7 +24,7 @@ use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::source::{Cursor, RecordedRun};
 use crate::report;
-use crate::show::log_line::{line_of, lines_below};
+use crate::show::log_line::{Reasons, line_of, lines_below};
 use crate::show::names::Names;
 
 pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
@@ -269,6 +269,7 @@ pub(super) struct Printer {
     pub(super) names: Names,
     width: usize,
     detail: Detail,
+    reasons: Reasons,
     /// The terminal of the run that the verb drives; lines go there instead of to stdout.
     screen: Option<Arc<Screen>>,
     /// The last lines that were printed under the line of a record.
@@ -307,6 +308,7 @@ impl Printer {
             names: Names::default(),
             width: 0,
             detail,
+            reasons: reasons_on(Stream::Err),
             screen: (!json).then_some(screen),
             below: None,
             broken: None,
@@ -321,6 +323,7 @@ impl Printer {
             names: Names::default(),
             width: 0,
             detail: Detail::Full,
+            reasons: reasons_on(Stream::Out),
             screen: None,
             below: None,
             broken: None,
@@ -425,7 +428,7 @@ impl Printer {
     fn line(&mut self, record: &Record) -> String {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
-        let mut line = self.prefixed(record, name, &line_of(record));
+        let mut line = self.prefixed(record, name, &line_of(record, self.reasons));
         // A task fails with its agent, whose end has just been printed with the same lines.
         let below = lines_below(record).filter(|below| self.below.as_ref() != Some(below));
         if let Some(below) = below {
@@ -435,6 +438,11 @@ impl Printer {
         }
         line
     }
+}
+
+/// Returns how much of a reason is printed: all of it, unless somebody looks at a screen.
+fn reasons_on(stream: Stream) -> Reasons {
+    if stream.is_terminal() { Reasons::Short } else { Reasons::Whole }
 }
 
 /// Returns true if a record is printed while a run works without `-v`.

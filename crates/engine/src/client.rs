@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::journal::held::HeldRun;
     use crate::journal::samples::{record, turn};
-    use crate::show::log_line::line_of;
+    use crate::show::log_line::{Reasons, line_of};
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_is_kept_elsewhere_is_watched_to_its_end() {
@@ -278,7 +278,8 @@ mod tests {
         let client = Client::of(held.clone());
         let mut updates = client.updates(Cursor::START, Parts::All).expect("opened");
         let records: Vec<_> = (1..=20).map(|seq| Arc::new(record(seq, turn("a", 1)))).collect();
-        let expected: Vec<_> = records.iter().map(|record| line_of(record)).collect();
+        let expected: Vec<_> =
+            records.iter().map(|record| line_of(record, Reasons::Whole)).collect();
         let writer = tokio::spawn(async move {
             for record in records {
                 tokio::time::sleep(Duration::from_millis(record.seq * 7)).await;
@@ -289,7 +290,7 @@ mod tests {
         let (mut lines, mut why) = (Vec::new(), None);
         while let Some(update) = updates.next().await.expect("readable") {
             match update {
-                Update::Record(record) => lines.push(line_of(&record)),
+                Update::Record(record) => lines.push(line_of(&record, Reasons::Whole)),
                 Update::NoParts(reason) => why = Some(reason),
                 Update::Part(part) => panic!("{part:?}"),
             }

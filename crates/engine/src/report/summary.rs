@@ -15,7 +15,7 @@ use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::notices::GivenUp;
 use crate::run_state::{RunState, TaskStatus};
-use crate::show::log_line::{self, output_lines};
+use crate::show::log_line::{self, in_one_line, output_lines};
 use crate::show::names::Names;
 use crate::spec::notices::Channel;
 use crate::spec::sandbox::SandboxProof;
@@ -228,10 +228,4 @@ fn note(task: &TaskStatus, used: Option<String>) -> Option<String> {
         }
     };
     Some(log_line::cut(result.trim_end(), NOTE))
-}
-
-/// Returns a reason as one line, whole.
-fn in_one_line(reason: &str) -> String {
-    let lines = reason.lines().map(str::trim).filter(|line| !line.is_empty());
-    printable::line(&lines.collect::<Vec<_>>().join(" ")).into_owned()
 }

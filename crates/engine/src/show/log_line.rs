@@ -13,8 +13,8 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-pub use self::words::cut;
-use self::words::{bytes, duration, first_line, last_line, plural, tokens};
+pub use self::words::{Reasons, cut, in_one_line};
+use self::words::{bytes, duration, first_line, last_line, plural, reason, tokens};
 use crate::event::{Event, Record, RunStatus};
 use crate::failure::Failure;
 use crate::journal::stamp;
@@ -35,21 +35,22 @@ const WIDEST: usize = 400;
 
 /// Returns the event of a record in words, in one line.
 #[must_use]
-pub fn line_of(record: &Record) -> String {
+pub fn line_of(record: &Record, reasons: Reasons) -> String {
     let mut line = String::new();
     // Writing to a string cannot fail.
-    let _ = describe(&record.event, &mut line);
+    let _ = describe(&record.event, reasons, &mut line);
     safe(line)
 }
 
-/// Returns the line of a record, without a newline: `HH:MM:SS.mmm` in UTC and the event in words.
+/// Returns the line of a record in a file, without a newline: `HH:MM:SS.mmm` in UTC and the event in words, with whole
+/// reasons.
 #[must_use]
 pub fn line_for(record: &Record) -> String {
     let stamp = stamp::text(record.ts_ms);
     // Skips the date and its `T`, and the final `Z`.
     let mut line = format!("{} ", &stamp[11..stamp::LEN - 1]);
     // Writing to a string cannot fail.
-    let _ = describe(&record.event, &mut line);
+    let _ = describe(&record.event, Reasons::Whole, &mut line);
     safe(line)
 }
 
@@ -114,7 +115,7 @@ fn ends_of(line: &str) -> String {
     format!("{} {}", cut(line, WIDEST / 2), cut(&tail, WIDEST))
 }
 
-fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
+fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Result {
     match event {
         Event::RunCreated(_)
         | Event::RunOpened(_)
@@ -132,7 +133,7 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::BudgetBoundBroken(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
-        | Event::GatewayBreaker(_) => describe_run(event, out),
+        | Event::GatewayBreaker(_) => describe_run(event, reasons, out),
         Event::TaskReady(_)
         | Event::TaskStarted(_)
         | Event::TaskRetrying(_)
@@ -140,12 +141,12 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
         | Event::TaskReused(_)
         | Event::TaskFailed(_)
         | Event::TaskSkipped(_)
-        | Event::TaskCancelled(_) => describe_task(event, out),
+        | Event::TaskCancelled(_) => describe_task(event, reasons, out),
         Event::ContextEdited(_)
         | Event::CompactionRequested(_)
         | Event::CompactionFinished(_)
         | Event::CompactionFailed(_)
-        | Event::CompactionBreaker(_) => describe_context(event, out),
+        | Event::CompactionBreaker(_) => describe_context(event, reasons, out),
         Event::AgentSpawned(spawned) => {
             if let Some(CheckPlace { round, index }) = spawned.check {
                 write!(out, "check {} of round {round}: ", index + 1)?;
@@ -158,13 +159,13 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
             }
         }
         Event::AgentRestarted(e) => match &e.feedback {
-            None => write!(out, "restarted ({}): {}", e.restart, first_line(&e.reason, QUOTED)),
+            None => write!(out, "restarted ({}): {}", e.restart, reason(&e.reason, reasons)),
             Some(feedback) if feedback.text.is_empty() => out.write_str(&e.reason),
             Some(feedback) => {
-                write!(out, "{}: {}", e.reason, first_line(&feedback.text, QUOTED))
+                write!(out, "{}: {}", e.reason, reason(&feedback.text, reasons))
             }
         },
-        Event::AgentEnded(ended) => describe_end(ended, out),
+        Event::AgentEnded(ended) => describe_end(ended, reasons, out),
         Event::TurnStarted(e) if e.hand_over => {
             write!(out, "turn {}: it is out of turns and hands over", e.turn)
         }
@@ -173,12 +174,12 @@ fn describe(event: &Event, out: &mut String) -> std::fmt::Result {
             let (count, size) = (plural(e.messages as u64, "message"), bytes(e.bytes as u64));
             write!(out, "calling {}: {count}, {size}", e.model)
         }
-        Event::ModelResponded(responded) => describe_reply(responded, out),
+        Event::ModelResponded(responded) => describe_reply(responded, reasons, out),
         Event::ModelFailed(e) if e.cut => {
-            write!(out, "model call cut: {}", first_line(&e.failure.message, QUOTED))
+            write!(out, "model call cut: {}", reason(&e.failure.message, reasons))
         }
         Event::ModelFailed(e) => {
-            let message = first_line(&e.failure.message, QUOTED);
+            let message = reason(&e.failure.message, reasons);
             write!(
                 out,
                 "failed: model call, attempt {}: {}: {message}",
@@ -218,17 +219,17 @@ fn describe_question(event: &Event, out: &mut String) -> std::fmt::Result {
     }
 }
 
-fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
+fn describe_run(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Result {
     match event {
         Event::RunCreated(e) => {
             let count = plural(e.tasks.len() as u64, "task");
             write!(out, "run {} of {} created: {count}", e.run, cut(&e.workflow, QUOTED))
         }
         Event::RunOpened(e) => match &e.reason {
-            Some(reason) => write!(out, "run goes on: {}", first_line(reason, QUOTED)),
+            Some(why) => write!(out, "run goes on: {}", reason(why, reasons)),
             None => write!(out, "run opened by process {} ({})", e.pid, e.epoch),
         },
-        Event::RunPaused(e) => write!(out, "run paused: {}", first_line(&e.reason, QUOTED)),
+        Event::RunPaused(e) => write!(out, "run paused: {}", reason(&e.reason, reasons)),
         Event::RunCompleted(e) => {
             let status = match e.status {
                 RunStatus::Completed => "completed",
@@ -249,7 +250,7 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
         Event::HookStarted(e) => write!(out, "hook {} started", e.hook),
         Event::HookFinished(e) => match &e.error {
             None => write!(out, "hook {} done in {}", e.hook, duration(e.took_ms)),
-            Some(error) => write!(out, "hook {} failed: {}", e.hook, first_line(error, QUOTED)),
+            Some(error) => write!(out, "hook {} failed: {}", e.hook, reason(error, reasons)),
         },
         Event::NoticeIntended(e) => {
             write!(
@@ -264,13 +265,13 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "notice {} delivered, attempt {}", cut(&e.id, QUOTED), e.attempt)
         }
         Event::NoticeFailed(e) => {
-            let (id, error) = (cut(&e.id, QUOTED), first_line(&e.error, QUOTED));
+            let (id, error) = (cut(&e.id, QUOTED), reason(&e.error, reasons));
             let next = if e.gives_up { "given up" } else { "it is tried again" };
             write!(out, "notice {id} not delivered, attempt {}: {error}; {next}", e.attempt)
         }
         Event::GatewayParked(e) => {
-            let (pause, reason) = (duration(e.for_ms), first_line(&e.reason, QUOTED));
-            write!(out, "all calls to {} wait {pause}: {reason}", e.provider)
+            let (pause, why) = (duration(e.for_ms), reason(&e.reason, reasons));
+            write!(out, "all calls to {} wait {pause}: {why}", e.provider)
         }
         Event::GatewayResumed(e) => write!(out, "{} may be called again", e.provider),
         Event::BudgetWarned(e) => {
@@ -301,19 +302,17 @@ fn describe_run(event: &Event, out: &mut String) -> std::fmt::Result {
     }
 }
 
-fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
+fn describe_task(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Result {
     match event {
         Event::TaskReady(_) => out.write_str("task ready"),
         Event::TaskStarted(e) => {
             write!(out, "task started, attempt {}", e.attempt)?;
             match (&e.agent, &e.instances) {
-                (Some(agent), _) => {
-                    write!(out, ", by {}", cut(agent.as_str(), QUOTED))?;
-                    match &e.item {
-                        Some(item) => write!(out, ", for {}", first_line(item, QUOTED)),
-                        None => Ok(()),
-                    }
+                // The agent of an instance has the number of the item, which says less.
+                (Some(_), _) if let Some(item) = &e.item => {
+                    write!(out, ", for {}", first_line(item, QUOTED))
                 }
+                (Some(agent), _) => write!(out, ", by {}", cut(agent.as_str(), QUOTED)),
                 (None, Some(instances)) => {
                     write!(out, ", with {}", plural(instances.keys.len() as u64, "instance"))
                 }
@@ -321,7 +320,7 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
             }
         }
         Event::TaskRetrying(e) => {
-            let message = first_line(&e.failure.message, QUOTED);
+            let message = reason(&e.failure.message, reasons);
             write!(
                 out,
                 "attempt {} failed: {}: {message}; next attempt ",
@@ -335,16 +334,16 @@ fn describe_task(event: &Event, out: &mut String) -> std::fmt::Result {
         Event::TaskCompleted(e) => write!(out, "task completed{}", after_colon(&e.output)),
         Event::TaskReused(e) => write!(out, "task reused{}", after_colon(&e.output)),
         Event::TaskFailed(e) => {
-            let message = first_line(&e.failure.message, QUOTED);
+            let message = reason(&e.failure.message, reasons);
             write!(out, "task failed: {}: {message}", e.failure.kind)
         }
-        Event::TaskSkipped(e) => write!(out, "task skipped: {}", first_line(&e.reason, QUOTED)),
-        Event::TaskCancelled(e) => write!(out, "task cancelled: {}", first_line(&e.reason, QUOTED)),
+        Event::TaskSkipped(e) => write!(out, "task skipped: {}", reason(&e.reason, reasons)),
+        Event::TaskCancelled(e) => write!(out, "task cancelled: {}", reason(&e.reason, reasons)),
         other => out.write_str(other.kind()),
     }
 }
 
-fn describe_context(event: &Event, out: &mut String) -> std::fmt::Result {
+fn describe_context(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Result {
     match event {
         Event::ContextEdited(e) => {
             let (before, after) = (tokens(e.before_tokens), tokens(e.after_tokens));
@@ -358,7 +357,7 @@ fn describe_context(event: &Event, out: &mut String) -> std::fmt::Result {
             write!(out, "compacted {before} -> {after} tokens")
         }
         Event::CompactionFailed(e) => {
-            write!(out, "failed: compaction: {}", first_line(&e.reason, QUOTED))
+            write!(out, "failed: compaction: {}", reason(&e.reason, reasons))
         }
         Event::CompactionBreaker(e) => {
             write!(out, "breaker of compaction is {}", words::breaker(e.state))
@@ -367,16 +366,16 @@ fn describe_context(event: &Event, out: &mut String) -> std::fmt::Result {
     }
 }
 
-fn describe_end(ended: &AgentEnded, out: &mut String) -> std::fmt::Result {
+fn describe_end(ended: &AgentEnded, reasons: Reasons, out: &mut String) -> std::fmt::Result {
     let turns = plural(u64::from(ended.turns), "turn");
     match &ended.outcome {
         Outcome::Completed { output } => write!(out, "done after {turns}{}", after_colon(output)),
         Outcome::Failed { failure, .. } => {
-            let message = first_line(&failure.message, QUOTED);
+            let message = reason(&failure.message, reasons);
             write!(out, "failed: after {turns}: {}: {message}", failure.kind)
         }
-        Outcome::Cancelled { reason } => {
-            write!(out, "cancelled after {turns}: {}", first_line(reason, QUOTED))
+        Outcome::Cancelled { reason: why } => {
+            write!(out, "cancelled after {turns}: {}", reason(why, reasons))
         }
     }
 }
@@ -396,7 +395,11 @@ struct BlockPeek<'a> {
     text: Option<&'a RawValue>,
 }
 
-fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Result {
+fn describe_reply(
+    responded: &ModelResponded,
+    reasons: Reasons,
+    out: &mut String,
+) -> std::fmt::Result {
     #[derive(Deserialize)]
     struct Peek<'a> {
         #[serde(borrow)]
@@ -423,8 +426,8 @@ fn describe_reply(responded: &ModelResponded, out: &mut String) -> std::fmt::Res
         StopReason::Refusal(_) => out.write_str(", refused")?,
         StopReason::ContextWindowExceeded => out.write_str(", context window full")?,
         StopReason::Compaction => out.write_str(", the provider summarised")?,
-        StopReason::Interrupted(reason) | StopReason::Other(reason) => {
-            write!(out, ", {}", first_line(reason, QUOTED))?;
+        StopReason::Interrupted(why) | StopReason::Other(why) => {
+            write!(out, ", {}", reason(why, reasons))?;
         }
     }
     let text = blocks.iter().find_map(|block| block.text);
@@ -558,6 +561,18 @@ mod tests {
         ] {
             assert_eq!(line(draft), format!("02:04:05.123 {expected}"));
         }
+    }
+
+    #[test]
+    fn failures_are_whole_in_files_and_marked_where_a_screen_cuts_them() {
+        let message = format!("the answer has no table\nit {} with a web page", "x".repeat(400));
+        let failure = Failure::new(FailureKind::GaveUp, message.clone());
+        let failed = draft(crate::plan::TaskFailed { attempt: 1, failure, consequence: None });
+        let record = record(1, failed);
+        assert!(line_for(&record).ends_with(" with a web page"), "{}", line_for(&record));
+        assert_eq!(line_of(&record, Reasons::Whole), line_for(&record)[13..]);
+        let short = line_of(&record, Reasons::Short);
+        assert_eq!(short, "task failed: gave_up: the answer has no table …");
     }
 
     #[test]

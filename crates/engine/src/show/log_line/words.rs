@@ -2,6 +2,7 @@
 //!
 //! Pure. Owns rounding and shortening; knows no events.
 
+use super::QUOTED;
 use crate::policy::BreakerState;
 use crate::printable;
 
@@ -14,6 +15,30 @@ pub(super) fn first_line(text: &str, max: usize) -> String {
         Some((line, _)) => cut(line, max),
         None => cut(text, max),
     }
+}
+
+/// How much of a failure's message or of another reason a line holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reasons {
+    /// All of it: in files and pipes.
+    Whole,
+    /// Its beginning, with `…` if more follows: on a screen.
+    Short,
+}
+
+/// Returns a reason for a line.
+pub(super) fn reason(text: &str, reasons: Reasons) -> String {
+    match reasons {
+        Reasons::Whole => in_one_line(text),
+        Reasons::Short => first_line(text, QUOTED),
+    }
+}
+
+/// Returns a whole text as one line that is safe to show.
+#[must_use]
+pub fn in_one_line(text: &str) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    printable::line(&lines.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
 /// Returns the last line that is not empty, at most `max` characters of it, escaped, after `…` if
@@ -98,6 +123,9 @@ mod tests {
         assert_eq!(first_line("  ab \r\n c", 5), "ab  …");
         assert_eq!(first_line("abcdef", 5), "abcde…");
         assert_eq!(first_line("abcdef\ng", 5), "abcde…");
+        let long = format!("one\r\n\n  {}\x1b", "x".repeat(500));
+        assert_eq!(reason(&long, Reasons::Whole), format!("one {}\\u{{1b}}", "x".repeat(500)));
+        assert_eq!(reason(&long, Reasons::Short), "one …");
         assert_eq!(cut("a\tb\x1b[1m\u{9b}\u{202e}é", 99), "a b\\u{1b}[1m\\u{9b}\\u{202e}é");
     }
 }
