@@ -12,10 +12,10 @@ use crate::exit::Exit;
 use crate::journal::cut::Cut;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
-use crate::printable;
 use crate::run::fork_points::{ForkEvent, ForkPoint, fork_points};
 use crate::run::unused_keys::{UnusedKey, unused_keys};
 use crate::run::{ForkError, Options, Run, fork};
+use crate::show::names::Names;
 
 pub(super) fn run(project: &Project, verb: &args::Fork, verbose: u8) -> Exit {
     forked(project, verb, verbose).unwrap_or_else(|exit| exit)
@@ -77,12 +77,14 @@ fn list(project: &Project, name: &str) -> Result<Exit, Exit> {
     let from = project.run(Some(name))?;
     let points = fork_points(&*from)
         .map_err(|error| refusal::refused(&project.flags(), Some(&from), &error))?;
+    let names = Names::of(&project.state(&from)?);
     let widest = points.iter().map(|point| point.seq.to_string().len()).max().unwrap_or(0);
     let line = |ForkPoint { seq, ts_ms, task, event }: &ForkPoint| {
+        let task = names.shown(task.as_str());
         let what = match event {
             ForkEvent::Started(attempt) => format!("{task} started, attempt {attempt}"),
             ForkEvent::Turn(agent, turn) => {
-                format!("{} has the results of turn {turn}", printable::line(agent.as_str()))
+                format!("{} has the results of turn {turn}", names.shown(agent.as_str()))
             }
             ForkEvent::Completed => format!("{task} completed"),
         };

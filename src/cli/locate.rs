@@ -417,8 +417,10 @@ pub(super) fn agents<'a>(
     let found: Vec<_> = state.agents().iter().filter(|(id, _)| fits(id)).collect();
     if found.is_empty() {
         complain(&format!("error: the run has no agent `{name}`"));
-        let known = state.agents().keys().take(SUGGESTED).map(AgentId::as_str);
-        match suggest(name, known) {
+        let names = Names::of(state);
+        let known = state.agents().keys().take(SUGGESTED).map(|id| names.shown(id.as_str()));
+        let known: Vec<_> = known.collect();
+        match suggest(name, known.iter().map(AsRef::as_ref)) {
             help if help.is_empty() => complain("help: no agent has begun"),
             help => complain(&format!("help: {help}")),
         }

@@ -284,7 +284,10 @@ fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskS
     let found: Vec<_> = state.tasks().filter(|(task, _)| fits(task)).collect();
     if found.is_empty() {
         complain(&format!("error: the run has no task `{name}`; an agent is named `@{name}`"));
-        complain(&format!("help: {}", suggest(name, state.tasks().map(|(task, _)| task.as_str()))));
+        let names = Names::of(state);
+        let known: Vec<_> = state.tasks().map(|(task, _)| names.shown(task.as_str())).collect();
+        let help = suggest(name, known.iter().map(AsRef::as_ref));
+        complain(&format!("help: {help}"));
         return Err(Exit::Failed);
     }
     Ok(found)
@@ -306,9 +309,10 @@ fn show_agent(
         Ok(found) => found,
         Err(exit) => return exit,
     };
+    let names = Names::of(state);
     for (id, agent) in found {
         let exit = match (verb.transcript, verb.json) {
-            _ if verb.view => view::show(project, run, id, verb.json),
+            _ if verb.view => view::show(project, run, (id, &names.shown(id.as_str())), verb.json),
             (true, true) => raw_transcript(run, id),
             (true, false) => readable_transcript(run, id),
             (false, true) => say_json(&format!("{}\n", agent_json(run, state, id, agent))),

@@ -70,10 +70,12 @@ pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
 /// Says that the run has nobody whom the filter wants.
 fn nothing_fits(project: &Project, run: &RecordedRun, verb: &args::Tail) {
     let Ok(state) = project.state(run) else { return };
-    let known = |wanted: &[String], what: &str, names: Vec<&str>| {
+    let names = Names::of(&state);
+    let known = |wanted: &[String], what: &str, recorded: Vec<&str>| {
         let Some(first) = wanted.first() else { return };
         complain(&format!("note: the run has no {what} `{}`", wanted.join("`, `")));
-        match suggest(first, names) {
+        let shown: Vec<_> = recorded.into_iter().map(|name| names.shown(name)).collect();
+        match suggest(first, shown.iter().map(AsRef::as_ref)) {
             help if help.is_empty() => {}
             help => complain(&format!("help: {help}")),
         }

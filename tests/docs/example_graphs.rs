@@ -167,7 +167,7 @@ fn a_fix_that_never_passes_its_check_is_named_and_the_others_become_patches() {
     let resumed = example.shell("callsheet resume");
     assert_eq!(resumed.code, 8, "{}{}", resumed.out, resumed.err);
     assert!(
-        resumed.out.contains("fix[0] (lib-config-9): check_failed: check 1"),
+        resumed.out.contains("`lib-config-9`: check_failed: check 1"),
         "{}",
         resumed.out
     );

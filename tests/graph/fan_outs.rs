@@ -48,7 +48,7 @@ fn each_item_of_a_list_gets_a_task_of_its_own() {
     let rows = desk.json(&["ps", "-a", "--json"]);
     let names: Vec<_> = rows.iter().filter(|r| r["kind"] == "task").map(|r| &r["name"]).collect();
     assert_eq!(names, ["files", "review", "review[0]", "review[1]", "review[2]", "report"]);
-    assert!(done.err.contains("attempt 1, by review[1], for src/a.rs\n"), "{}", done.err);
+    assert!(done.err.contains("attempt 1, for src/a.rs\n"), "{}", done.err);
     let line = done.out.lines().find(|line| line.starts_with("review  ")).expect("a line");
     assert!(line.contains("  3 instances: 3 turns, ") && line.contains(" tokens in, "), "{line}");
     the_parent_shows_what_its_instances_used(&desk);
@@ -139,7 +139,7 @@ fn only_failed_instances_begin_again_and_reordered_items_keep_their_results() {
     };
     let failed = desk.call(&["run"]);
     assert_eq!(failed.code, 1, "{}", failed.err);
-    let says = "instances_failed: 1 of 3 instances failed: work[1] (b): command_failed";
+    let says = "instances_failed: 1 of 3 instances failed: `b`: command_failed";
     assert!(failed.out.contains(says) || failed.err.contains(says), "{}{}", failed.out, failed.err);
     assert_eq!(starts(), "a b b c");
     desk.write("mended", "");

@@ -22,10 +22,13 @@ use crate::report::next_request::{NextRequest, edit_json};
 use crate::report::short;
 use crate::run;
 use crate::run_state::AgentStatus;
+use crate::show::names::Names;
 
 /// An agent's next request, explained.
 struct Explained<'a> {
     id: &'a AgentId,
+    /// The agent by the name that people know.
+    shown: String,
     next: NextRequest,
     /// Size of each part of the request, in characters.
     parts: BTreeMap<RequestPart, usize>,
@@ -49,11 +52,12 @@ fn explain(project: &Project, verb: &Explain) -> Result<String, Exit> {
     };
     let state = project.state(&dir)?;
     let config = state.created().and_then(|created| configuration(project, created));
-    let mut all = String::new();
+    let (mut all, names) = (String::new(), Names::of(&state));
     for (id, agent) in locate::agents(&state, &name)? {
         let next = project.view(&dir, id)?;
+        let shown = names.shown(id.as_str()).into_owned();
         let mut explained =
-            Explained { id, parts: parts(&next.view, &next.history), next, window: None };
+            Explained { id, shown, parts: parts(&next.view, &next.history), next, window: None };
         if let Some(config) = &config {
             explained.add_front(config, agent);
         }
@@ -126,7 +130,7 @@ impl Explained<'_> {
         let next = &self.next;
         let mut text = format!(
             "agent {}, turn {}: {} messages in the view, {} in the conversation\n\n",
-            printable::line(self.id.as_str()),
+            self.shown,
             next.turn,
             next.view.slots().len(),
             next.view.next_message()

@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 use crate::id::Name;
 use crate::printable;
 use crate::run_state::{RunState, TaskStatus, Verdict};
+use crate::show::names::Names;
 
 /// Returns the rounds of a task's latest attempt with their causes, and its checks with their results,
 /// one a line. Empty for a task that has neither.
 pub(super) fn text(state: &RunState, name: &Name, task: &TaskStatus) -> String {
-    let mut text = String::new();
+    let (mut text, names) = (String::new(), Names::of(state));
     for (number, cause) in (2..).zip(&task.rounds) {
         text.push_str(&format!("round {number}: {}\n", cause.words()));
     }
@@ -26,6 +27,7 @@ pub(super) fn text(state: &RunState, name: &Name, task: &TaskStatus) -> String {
             Some(Verdict::Cancelled(reason)) => format!("cancelled: {reason}"),
         };
         let (round, number) = (place.round, place.index + 1);
+        let id = names.shown(id.as_str());
         let line = format!("check {number} of round {round}, @{id} ({who}): {result}");
         text.push_str(&format!("{}\n", printable::line(&line)));
     }

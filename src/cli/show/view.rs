@@ -20,12 +20,12 @@ use crate::report::next_request::{NextRequest, edit_json};
 pub(super) fn show(
     project: &locate::Project,
     run: &RecordedRun,
-    id: &AgentId,
+    (id, shown): (&AgentId, &str),
     as_json: bool,
 ) -> Exit {
     match project.view(run, id) {
         Ok(next) if as_json => say_json(&json(id, &next)),
-        Ok(next) => say(&folded(&text(id, &next), Stream::Out)),
+        Ok(next) => say(&folded(&text(shown, &next), Stream::Out)),
         Err(exit) => exit,
     }
 }
@@ -70,10 +70,9 @@ fn json(id: &AgentId, next: &NextRequest) -> String {
     format!("{}\n", Json::encode(&document).as_str())
 }
 
-fn text(id: &AgentId, next: &NextRequest) -> String {
+fn text(shown: &str, next: &NextRequest) -> String {
     let mut text = format!(
-        "agent {}, turn {}: {} messages in the view, {} in the conversation\n",
-        printable::line(id.as_str()),
+        "agent {shown}, turn {}: {} messages in the view, {} in the conversation\n",
         next.turn,
         next.view.slots().len(),
         next.view.next_message(),

@@ -21,6 +21,7 @@ use crate::journal::source::{Cursor, Label, RunSource};
 use crate::message::Json;
 use crate::output::Output;
 use crate::run_state::{Verdict, verdict_of};
+use crate::show::names::Names;
 use crate::tool::bash::verdict::{self, Found};
 use crate::turn::{
     FileChange, Outcome, Program, ToolFinished, ToolIntended, ToolStarted, ToolStatus,
@@ -107,9 +108,12 @@ pub struct TestRun {
 pub struct CheckEvidence {
     /// The agent or command that judged.
     pub agent: AgentId,
+    /// The same by the name that people know: an instance of a fan-out by its key.
+    #[serde(skip)]
+    pub shown: String,
     /// True if the answer passed; absent if the check did not come to an end.
     pub passed: Option<bool>,
-    /// The first line of its reason, if it gave one.
+    /// Its reason, if it gave one.
     pub reason: Option<String>,
 }
 
@@ -184,7 +188,7 @@ impl TaskEvidence {
         }
         let failed = self.checks.iter().rfind(|check| check.passed.is_some());
         if let Some(check) = failed.filter(|check| check.passed == Some(false)) {
-            warn("check_failed", format!("the check {} failed", check.agent));
+            warn("check_failed", format!("the check {} failed", check.shown));
         }
         let unknown = self.files.iter().filter(|file| file.unknown > 0).count();
         if unknown > 0 {
@@ -205,6 +209,7 @@ pub struct EvidenceFold {
     checks: HashMap<AgentId, bool>,
     /// Number of the record with which the last test of the run began.
     tested: u64,
+    names: Names,
 }
 
 #[derive(Debug, Default)]
@@ -224,8 +229,9 @@ struct OpenCall {
 
 impl EvidenceFold {
     /// The types of the events that the fold reads; others need not be given to it.
-    pub const TYPES: [&str; 8] = [
+    pub const TYPES: [&str; 9] = [
         "hook.finished",
+        "task.started",
         "agent.spawned",
         "agent.ended",
         "tool.intended",
@@ -237,6 +243,7 @@ impl EvidenceFold {
 
     /// Folds a record. Takes time in proportion to the record.
     pub fn apply(&mut self, record: &Record) {
+        self.names.apply(record);
         self.for_others.extend(ForOthers::of(record));
         self.for_others_incomplete |= for_others::is_incomplete(record);
         let Some(task) = &record.task else { return };
@@ -264,10 +271,15 @@ impl EvidenceFold {
             let is_it = |file: &FileEvidence| {
                 file.calls > 0 && file.path.trim_start_matches("./") == change.path
             };
+            change.by_shown =
+                change.by.iter().map(|by| self.names.shown(by).into_owned()).collect();
             change.by_a_call = self.tasks.values().any(|task| task.files.values().any(is_it));
         }
         let judged = |(name, Gathered { mut evidence, files })| {
             evidence.files = files.into_values().collect();
+            for check in &mut evidence.checks {
+                check.shown = self.names.shown(check.agent.as_str()).into_owned();
+            }
             evidence.judge(tested);
             (name, evidence)
         };
@@ -300,8 +312,7 @@ impl EvidenceFold {
                 }
                 Verdict::Cancelled(reason) => (None, Some(reason)),
             };
-            let reason = reason.as_deref().map(shortened);
-            let check = CheckEvidence { agent: id.clone(), passed, reason };
+            let check = CheckEvidence { agent: id.clone(), shown: String::new(), passed, reason };
             let checks = &mut self.of(task).evidence.checks;
             // One that gave no verdict is asked again, and its second answer counts.
             checks.retain(|earlier| earlier.agent != *id);

@@ -30,6 +30,9 @@ pub struct ForOthers {
     /// The agent whose end tells of the change, or the hook, and the others at work meanwhile. It was one of
     /// them, or somebody who changed the file beside the run.
     pub by: Vec<String>,
+    /// The same by the names that people know: instances of fan-outs by their keys.
+    #[serde(skip)]
+    pub by_shown: Vec<String>,
     /// True if a call of an agent says that it changed the file.
     #[serde(skip)]
     pub by_a_call: bool,
@@ -56,6 +59,7 @@ impl ForOthers {
                 program: change.program.clone(),
                 change: change.change,
                 by: std::iter::once(by.clone()).chain(others).collect(),
+                by_shown: Vec::new(),
                 by_a_call: false,
                 before: change.before.clone(),
                 after: change.after.clone(),
@@ -72,7 +76,7 @@ impl ForOthers {
             ChangeOfFile::Changed => "changed",
             ChangeOfFile::Removed => "removed",
         };
-        let by = match self.by.as_slice() {
+        let by = match self.by_shown.as_slice() {
             [one] if self.by_a_call => format!("by {one}"),
             // A person, or any other program, may have changed it as well.
             some => format!("while {} worked", some.join(", ")),

@@ -108,7 +108,7 @@ impl Facts {
             let items = self.fan_outs.items.get(&member.of)?;
             let (key, _) = items.all.get(member.number)?;
             let why = status.failure.as_ref().map(ToString::to_string).unwrap_or_default();
-            Some(format!("{} ({key}): {why}", self.name(at)))
+            Some(format!("`{key}`: {why}"))
         });
         let named: Vec<_> = named.collect();
         let more = (all - done).saturating_sub(named.len());

@@ -314,7 +314,7 @@ fn proof(evidence: &TaskEvidence, lines: &mut Vec<Vec<Inline>>) {
             Some(false) => " failed",
             None => " did not end",
         };
-        let mut line = vec![plain("check "), foreign(check.agent.as_str()), plain(word)];
+        let mut line = vec![plain("check "), foreign(check.shown.as_str()), plain(word)];
         line.extend(check.reason.iter().flat_map(|reason| [plain(": "), foreign(reason)]));
         lines.push(line);
     }

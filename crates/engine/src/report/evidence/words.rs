@@ -3,7 +3,7 @@
 //! Pure. Texts of models and names of files are shortened and made safe to show.
 
 use super::{Artifact, FileEvidence, TaskEvidence, TestRun, Warning};
-use crate::show::log_line::cut;
+use crate::show::log_line::{cut, in_one_line};
 
 /// The most files that a summary names.
 const NAMED: usize = 3;
@@ -68,8 +68,9 @@ impl TaskEvidence {
                 Some(false) => "failed",
                 None => "did not end",
             };
-            let reason = check.reason.as_deref().map(|reason| format!(": {}", cut(reason, TEXT)));
-            let agent = cut(check.agent.as_str(), TEXT);
+            // A reason is read to its end, so it is not cut; its lines become one.
+            let reason = check.reason.as_deref().map(|reason| format!(": {}", in_one_line(reason)));
+            let agent = cut(&check.shown, TEXT);
             lines.push(format!("check {agent} {word}{}", reason.unwrap_or_default()));
         }
         // The text of the others is shown in full, and JSON has their hashes.

@@ -115,7 +115,7 @@ fn too_few_instances_fail_the_task_and_only_the_failed_begin_again() {
     let failure = status(&world, "t").failure.clone().expect("a failure");
     assert_eq!(
         failure.to_string(),
-        "instances_failed: 1 of 3 instances failed: t[1] (b): overloaded: busy"
+        "instances_failed: 1 of 3 instances failed: `b`: overloaded: busy"
     );
     let before = world.spawned.len();
     world.is_healed = true;
