@@ -22,7 +22,8 @@ use crate::show::status::{Status, space};
 /// The pause between two drawings of the status area: five a second look steady.
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// The pause between two lines of totals where no status area is drawn.
+/// The pause between two lines of totals where no status area is drawn, and between two about tasks that are still
+/// running.
 const TOTALS: Duration = Duration::from_secs(60);
 
 /// How the view of a run ended.
@@ -104,6 +105,8 @@ impl LiveView {
                 last.pop_front();
             }
         }
+        // What was passed before is no news.
+        drop(self.status.as_mut().map(Status::take_passed));
         for record in &last {
             self.printer.print(record);
         }
@@ -134,7 +137,7 @@ impl LiveView {
                     Ok(None) | Err(_) => false,
                 },
                 _ = redraw.tick() => self.print_old_spawns() && self.draw(),
-                _ = totals.tick() => self.print_totals(),
+                _ = totals.tick() => self.print_still_running() && self.print_totals(),
             };
             if !goes_on {
                 return is_whole;
@@ -177,7 +180,20 @@ impl LiveView {
             Event::RunPaused(paused) => !paused.cause.ends_by_itself(),
             _ => false,
         };
-        self.printer.print(&record) && !is_last
+        self.printer.print(&record) && self.print_passed(record.ts_ms) && !is_last
+    }
+
+    /// Prints how far fan-outs are.
+    fn print_passed(&mut self, now_ms: i64) -> bool {
+        let passed = self.status.as_mut().map(Status::take_passed).unwrap_or_default();
+        passed.iter().all(|milestone| self.printer.print_milestone(now_ms, milestone))
+    }
+
+    /// Prints which tasks have been running for long.
+    fn print_still_running(&mut self) -> bool {
+        let now = stamp::now_ms();
+        let line = self.status.as_mut().and_then(|status| status.take_still_running(now));
+        line.is_none_or(|milestone| self.printer.print_milestone(now, &milestone))
     }
 
     /// Prints the spawns that have waited long enough for more of the same turn.

@@ -23,9 +23,11 @@ use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::journal::source::{Cursor, RecordedRun};
+use crate::printable;
 use crate::report;
 use crate::show::log_line::{Reasons, line_of, lines_below};
 use crate::show::names::Names;
+use crate::show::status::Milestone;
 
 pub(super) fn run(project: &Project, verb: &args::Tail) -> Exit {
     let filter = match Filter::new(verb) {
@@ -390,7 +392,7 @@ impl Printer {
         };
         let text = format!("spawned {} children: {} to {}", spawns.len(), name(first), name(last));
         let parent = parent(first).map(|parent| parent.to_string()).unwrap_or_default();
-        let line = self.prefixed(first, &parent, &text);
+        let line = self.prefixed(first.ts_ms, &parent, &text);
         self.write(&line)
     }
 
@@ -416,13 +418,21 @@ impl Printer {
         }
     }
 
-    /// Returns a line that begins with the time of a record and a name.
-    fn prefixed(&mut self, record: &Record, name: &str, text: &str) -> String {
+    /// Prints a line of the log that belongs to no record. Returns false if nothing more can be printed.
+    pub(super) fn print_milestone(&mut self, ts_ms: i64, milestone: &Milestone) -> bool {
+        let name = milestone.name.as_deref().unwrap_or("run");
+        let text = printable::line(&milestone.text).into_owned();
+        let line = self.prefixed(ts_ms, name, &text);
+        self.write(&line)
+    }
+
+    /// Returns a line that begins with a time, in milliseconds since the Unix epoch, and a name.
+    fn prefixed(&mut self, ts_ms: i64, name: &str, text: &str) -> String {
         let name = &*self.names.shown(name);
         self.width =
             self.width.max(name.chars().count()).clamp(*NAME_WIDTHS.start(), *NAME_WIDTHS.end());
         let padding = " ".repeat(self.width.saturating_sub(name.chars().count()));
-        let time = self.times.of_day(record.ts_ms);
+        let time = self.times.of_day(ts_ms);
         let (time, name) = (self.paint.faint(&time), self.paint.name(name));
         format!("{time} {name}{padding} | {text}")
     }
@@ -430,7 +440,7 @@ impl Printer {
     fn line(&mut self, record: &Record) -> String {
         let agent = record.agent.as_ref().map(|agent| agent.as_str());
         let name = agent.or(record.task.as_ref().map(|task| task.as_str())).unwrap_or("run");
-        let mut line = self.prefixed(record, name, &line_of(record, self.reasons));
+        let mut line = self.prefixed(record.ts_ms, name, &line_of(record, self.reasons));
         // A task fails with its agent, whose end has just been printed with the same lines.
         let below = lines_below(record).filter(|below| self.below.as_ref() != Some(below));
         if let Some(below) = below {

@@ -4,11 +4,14 @@
 //! Pure: folds records, and gets the time and the width from the caller.
 
 mod area;
+mod milestones;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
 pub use self::area::space;
+pub use self::milestones::Milestone;
+use self::milestones::Milestones;
 use super::cut;
 use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
@@ -53,6 +56,7 @@ pub struct Status {
     asking: Vec<AgentId>,
     /// The last line that the command of an agent printed.
     printed: HashMap<AgentId, String>,
+    milestones: Milestones,
 }
 
 impl Status {
@@ -90,6 +94,7 @@ impl Status {
         }
         // The journal's reader has refused illegal records before.
         let _ = self.state.apply(record);
+        self.note_milestones(record);
     }
 
     fn note_gap(&mut self, id: &AgentId, now_ms: i64) {

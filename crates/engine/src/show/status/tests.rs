@@ -308,3 +308,83 @@ fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
     let large = story.shown(0, 130, 50);
     assert_eq!(large.lines().count(), space(50), "{large}");
 }
+
+/// The milestones about tasks that run long, so many milliseconds after the last record.
+fn still(story: &mut Story, later_ms: i64) -> Option<(Option<String>, String)> {
+    let milestone = story.status.take_still_running(story.now_ms + later_ms)?;
+    Some((milestone.name, milestone.text))
+}
+
+#[test]
+fn a_task_that_runs_long_is_named_at_growing_intervals() {
+    let mut story = Story::new(6);
+    let (task, agent) = story.starts(0);
+    story.turn(&task, &agent, 1);
+    story.calls(&task, &agent, 1, "bash");
+    // It began 3 s before the last record.
+    assert_eq!(still(&mut story, 296_000), None);
+    let of = Some("part-0".to_owned());
+    let text = "still running after 5 min: turn 1, waits for bash, $0.06, nothing new for 4 min";
+    assert_eq!(still(&mut story, 297_000), Some((of, text.to_owned())));
+    assert_eq!(still(&mut story, 596_000), None);
+    let (_, text) = still(&mut story, 597_000).expect("after 10 minutes");
+    assert!(text.starts_with("still running after 10 min"), "{text}");
+    assert_eq!(still(&mut story, 1_196_000), None, "the next time is after 20 minutes");
+    // Others that run long share a line, and a child is part of its task.
+    for number in 1..6 {
+        let (task, agent) = story.starts(number);
+        story.spawned(&task, &agent.child(&name("reader"), 1), Some(agent.clone()));
+    }
+    let (of, text) = still(&mut story, 1_200_000).expect("all of them");
+    assert_eq!(of, None);
+    assert!(
+        text.starts_with("6 tasks are still running, the longest for 20 min: part-0 ("),
+        "{text}"
+    );
+    assert!(text.ends_with(", and 3 more"), "{text}");
+    let ended = crate::turn::AgentEnded {
+        outcome: crate::turn::Outcome::Cancelled { reason: "x".to_owned() },
+        turns: 1,
+        usage: Usage::default(),
+        shortfalls: Default::default(),
+        run_by_others: Vec::new(),
+        run_by_others_incomplete: false,
+    };
+    story.happens(Draft::agent(&task, &agent, ended));
+    let (_, text) = still(&mut story, 9_000_000).expect("the others");
+    assert!(text.starts_with("5 tasks"), "{text}");
+}
+
+#[test]
+fn a_large_fan_out_is_named_at_its_quarters() {
+    for (count, expected) in [
+        (
+            40,
+            &[
+                "10 of 40 instances have ended (25 %)",
+                "20 of 40 instances have ended (50 %)",
+                "30 of 40 instances have ended (75 %)",
+            ][..],
+        ),
+        (19, &[]),
+    ] {
+        let mut story = Story::new(2);
+        let task = name("part-0");
+        story.happens(Draft::task(&task, TaskReady {}));
+        let keys = (0..count).map(|number| format!("f{number}")).collect();
+        let instances = crate::plan::Instances { keys, hash: "h".to_owned(), seen: None };
+        let instances = Some(instances);
+        let started = TaskStarted { attempt: 1, agent: None, instances, key: None, item: None };
+        story.happens(Draft::task(&task, started));
+        let mut passed = Vec::new();
+        for number in 0..count {
+            let reason = "x".to_owned();
+            let cancelled = crate::plan::TaskCancelled { reason };
+            story.happens(Draft::task(&task.instance(number), cancelled));
+            passed.extend(story.status.take_passed());
+        }
+        assert!(passed.iter().all(|one| one.name.as_deref() == Some("part-0")), "{passed:?}");
+        let texts: Vec<_> = passed.iter().map(|one| one.text.as_str()).collect();
+        assert_eq!(texts, expected);
+    }
+}
