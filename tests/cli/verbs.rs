@@ -386,6 +386,33 @@ fn many_tasks_share_boxes_or_are_a_list_and_a_picture_has_all() {
 }
 
 #[test]
+fn words_of_other_programs_lead_on() {
+    let desk = Desk::commands(
+        "[tasks.work]\nrun = 'cat here'\n[tasks.waits]\nrun = 'until test -e go; do sleep 0.05; done'\n",
+    );
+    desk.write("go", "");
+    assert_eq!(desk.call(&["run", "--keep-going"]).code, 8);
+    assert!(desk.good(&["logs", "desk"]).contains("task failed"));
+    assert!(desk.good(&["status", "-a"]).contains("desk"));
+    // A word that is no verb names the one that is, which does it.
+    let retried = desk.call(&["retry", "desk"]);
+    assert_eq!(retried.code, 2);
+    assert!(retried.err.contains("`callsheet resume RUN --retry-failed`"), "{}", retried.err);
+    desk.write("here", "found");
+    desk.good(&["resume", "desk", "--retry-failed"]);
+    std::fs::remove_file(desk.path().join("go")).expect("removed");
+    let run = desk.start(&["run"]);
+    // The first run has such an event too.
+    wait("a second run", || (desk.runs().len() == 2).then_some(()));
+    desk.wait_for_event("task.started", |event| event["task"] == "waits");
+    let stopped = desk.call(&["stop", "desk"]);
+    assert_eq!(stopped.code, 2);
+    assert!(stopped.err.contains("`callsheet cancel RUN`"), "{}", stopped.err);
+    desk.good(&["cancel", "desk"]);
+    assert_ne!(run.end().code, 0);
+}
+
+#[test]
 fn costs_are_summed_by_agent_task_and_model() {
     let (desk, _) = ran(0);
     let by_agent = desk.json(&["cost", "--by", "agent", "--json"]);
