@@ -89,6 +89,7 @@ pub(super) enum Verb {
     #[command(after_help = examples::COST)]
     Cost(Cost),
     /// Show what a run, a task or an agent has spent of its budget, or set its limits
+    #[command(after_help = examples::BUDGET)]
     Budget(Budget),
     /// Stop a run, a task or an agent with its children
     #[command(after_help = examples::CANCEL)]

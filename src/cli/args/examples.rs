@@ -52,6 +52,11 @@ examples!(
 );
 examples!(PENDING, "callsheet pending");
 examples!(
+    BUDGET,
+    "callsheet budget review                         # what it has spent",
+    "callsheet budget review --max-cost 10           # raise its limit, then resume it if it has stopped",
+);
+examples!(
     APPROVE,
     "callsheet approve ID                            # an id of `callsheet pending`"
 );

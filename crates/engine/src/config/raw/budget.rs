@@ -16,7 +16,7 @@ sections! {
     /// (`[tasks.NAME.budget]`), an agent with all agents below it (`[agents.NAME.budget]`, for each one of that
     /// definition). Everything counts: turns, summaries, checks, retries, fallbacks, and calls that were cut, with all
     /// that they may have cost. Nothing is given back, by no resume, retry or round. A call is made only if all that it
-    /// can cost is left; `0` allows nothing. docs/cost.md has the details.
+    /// can cost is left; `0` allows nothing. docs/what-it-costs.md has the details.
     Budget {
         /// The most money. Each model that may be called needs a price.
         max_cost: f64, MONEY => "no limit", gives "missing_price";
