@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use super::locate::Project;
 use super::{complain, drive, mistakes, run, say, trust};
 use crate::config::{self, Config, PriceSource, ProviderKind, Sources};
 use crate::duration;
@@ -26,7 +25,7 @@ const WORDS: usize = 11;
 const CHANGING: [&str; 3] = ["bash", "edit_file", "write_file"];
 
 /// Prints what the run would do. The exit code is the one of `check` for the same file.
-pub(super) fn run(project: &Project, sources: &Sources, tasks: &[String]) -> Exit {
+pub(super) fn run(sources: &Sources, tasks: &[String]) -> Exit {
     let read = |outside| config::load(&Sources { outside, ..sources.clone() });
     let config = match mistakes::shown(trust::look(read), sources) {
         Ok(config) => config,

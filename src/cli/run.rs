@@ -53,7 +53,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     }
     sources.environment.extend(verb.limits.variables());
     if verb.dry_run {
-        return dry_run::run(project, &sources, &verb.tasks);
+        return dry_run::run(&sources, &verb.tasks);
     }
     let trusting = (&verb.trusting).into();
     let read = |outside| config::load(&Sources { outside, ..sources.clone() });

@@ -330,7 +330,10 @@ mod tests {
 
     #[test]
     fn a_flag_loosens_nothing_that_the_file_could_not() {
-        let workspace = Workspace::new();
+        let (workspace, elsewhere) = (Workspace::new(), Workspace::new());
+        let program = elsewhere.sources().file.with_file_name("s.toml");
+        let command = format!("[\"{}\"]", program.display());
+        let runs = format!("the program `{}` is run", program.display());
         for (key, text, wanted) in [
             ("sandbox.network", "true", "commands can use the network"),
             (
@@ -344,18 +347,15 @@ mod tests {
                 "[\"GITHUB_TOKEN\"]",
                 "commands get the variable `GITHUB_TOKEN`, which looks like a credential",
             ),
-            (
-                "hooks.on_exit",
-                "[\"/elsewhere/program\"]",
-                "the program `/elsewhere/program` is run",
-            ),
+            ("hooks.on_exit", &command, &runs),
+            ("compaction.hooks.pre_compact", &command, &runs),
         ] {
             let config = workspace.good(BASE, &sources(&workspace, &[(key, text)], None));
             let concerns: Vec<_> =
                 config.concerns.iter().map(|found| (found.text.as_str(), found.is_own)).collect();
             assert_eq!(concerns, [(wanted, false)], "{key}={text}");
         }
-        let set = [("notify.command", "[\"/elsewhere/program\"]"), ("notify.on", "[\"failed\"]")];
+        let set = [("notify.command", command.as_str()), ("notify.on", "[\"failed\"]")];
         let config = workspace.good(BASE, &sources(&workspace, &set, None));
         assert!(config.concerns.iter().any(|found| !found.is_own), "{:?}", config.concerns);
         for (key, text, code) in [

@@ -89,7 +89,7 @@ mod tests {
             schema["properties"]["limits"]["properties"]["max_children"],
             json!({
                 "type": "integer", "minimum": 1, "maximum": 4_294_967_295_u32, "default": 20,
-                "description": "The delegated children that are at work at once.",
+                "description": "The delegated children that run at the same time.",
             })
         );
         let names = &schema["properties"]["tasks"]["propertyNames"];

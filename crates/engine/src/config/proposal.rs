@@ -123,7 +123,7 @@ fn names(
         let is_known = KEYS.contains(&key.as_str());
         if !is_known {
             let message = format!("a plan has only tasks, not `{key}`");
-            let help = "agents, models, permissions and limits are those of the main file";
+            let help = "agents, models, permissions and limits come from the main file";
             problems.error("bad_value", &places.of(value).key, message, help);
         }
         is_known && key != "version"

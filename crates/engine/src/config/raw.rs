@@ -127,7 +127,7 @@ sections! {
             gives "conflict", "missing_field";
         /// Commands that run at the beginning and the end of a run, and around calls of tools.
         hooks: RunHooks = RunHooks::default(), RunHooks::KIND;
-        /// Who is told when a run needs a person, fails or ends.
+        /// Notices when a run needs a person, fails or ends.
         notify: RunNotices = RunNotices::default(), RunNotices::KIND;
         /// The tasks, by name.
         tasks: Named<Task> = Named::default(), Kind::Map(&NAMES, &Task::KIND),
@@ -196,7 +196,7 @@ sections! {
         required: bool = true, Kind::Truth;
     }
 
-    /// What commands can reach: those of agents, of tasks and of hooks. The kernel enforces it
+    /// What commands of agents, tasks and hooks can reach. The kernel enforces it
     /// (Linux 6.2 or newer); docs/security.md has the details.
     Sandbox {
         /// The files that commands can write: `read-only` (a temporary folder of their own),
@@ -211,7 +211,7 @@ sections! {
         /// Folders that commands can write beside the workspace, and protected paths in it that
         /// they can write.
         writable_roots: List<String> = Vec::new(), FILES;
-        /// Folders and files that commands can read beside those of the system and of toolchains.
+        /// Folders and files that commands can read beside the folders of the system and of toolchains.
         readable_roots: List<String> = Vec::new(), FILES;
         /// Environment variables that commands get with the values that they have outside, beside
         /// `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TZ`, `TMPDIR`, `USER`, `LOGNAME`, `SHELL` and
@@ -239,7 +239,7 @@ sections! {
         file_size: Size = Size(CommandLimits::default().file_size), Kind::Size(1);
         /// The processor time of a process, over all its threads. One that uses more is ended (SIGXCPU).
         cpu_time: Duration = CommandLimits::default().cpu_time, Kind::Time;
-        /// The processes and threads of a command; where user namespaces do not work, those of the user.
+        /// The processes and threads of a command; where user namespaces do not work, of the user.
         /// They are not limited for root.
         processes: u64 = CommandLimits::default().processes, Kind::Whole(16, MOST_PROCESSES, "");
         /// The files that a process can have open.
@@ -248,7 +248,7 @@ sections! {
 
     /// Limits of the whole run.
     Limits {
-        /// The most tasks and delegated children at work at the same time. An agent that waits for
+        /// The most tasks and delegated children that run at the same time. An agent that waits for
         /// its children does not count. Eight busy agents keep two cores and one provider key
         /// occupied and stay within the request limits of an entry-level account.
         max_concurrency: usize = spec::Limits::default().max_concurrency, COUNT;
@@ -256,7 +256,7 @@ sections! {
         /// The deepest level of delegation; the main agent of a task is at depth 0. With 0 no agent
         /// delegates.
         max_depth: u32 = spec::Limits::default().max_depth, COUNT_OR_NONE;
-        /// The delegated children that are at work at once.
+        /// The delegated children that run at the same time.
         max_children: usize = spec::Limits::default().max_children, COUNT;
         /// The most children in the whole run, children of children included, and the agents of tasks
         /// that were proposed and that no person was asked about (`permissions.plan = "allow"`).
@@ -268,14 +268,14 @@ sections! {
         timeout: Duration, Kind::Time => "no limit";
         /// If `true`, no new task starts after the first failure.
         fail_fast: bool = spec::Limits::default().fail_fast, Kind::Truth;
-        /// If `true`, the first failure also cancels the tasks that are at work. It needs
+        /// If `true`, the first failure also cancels the tasks that are running. It needs
         /// `fail_fast`.
         cancel_running: bool = spec::Limits::default().cancel_running, Kind::Truth, gives "unused_key";
         /// If `true`, a run in which anything was left undone (a call was denied, the outcome of a
         /// call is unknown, a result was cut, a limit refused a call, a child agent or an item of a
         /// fan-out failed) counts as completed only in part, and `run` ends with exit code 8.
         strict: bool = spec::Limits::default().strict, Kind::Truth;
-        /// If `true`, `run` refuses while another run of this file is at work in this folder, unless it is given
+        /// If `true`, `run` refuses while another run of this file is running in this folder, unless it is given
         /// `--also`. Else it asks at a terminal, and says so without one.
         one_at_a_time: bool = spec::Limits::default().one_at_a_time, Kind::Truth;
         /// The time that a cancelled tool or command has to end before its processes are killed.

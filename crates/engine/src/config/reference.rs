@@ -368,8 +368,8 @@ tasks.name = { agent = "name", prompt = "P" }
             "| `max_spawn_rate` | count per duration |  |  |  |  | The most children that may be started \
              in a time, like `\"5/10s\"`. Not available in this version. | `bad_value`, `not_built` |",
             "| `idle_timeout` | duration | above 0 |  | `\"2m\"` | `idle_timeout = \"30s\"` |",
-            "| `trigger` | number | 0 to 1 |  | that of the preset | `trigger = 0.5` |",
-            "| `whole` | integer | 1 to 1099511627776 | tokens | that of the preset | `whole = 10` |",
+            "| `trigger` | number | 0 to 1 |  | from the preset | `trigger = 0.5` |",
+            "| `whole` | integer | 1 to 1099511627776 | tokens | from the preset | `whole = 10` |",
             "| `depends_on` | array: name of a task |  |  | `[]` | `depends_on = [\"name\"]` |",
             "| `output` | `text` or `raw` or `json` or `jsonl` |  |  | `\"text\"` | `output = \"text\"` |",
         ];

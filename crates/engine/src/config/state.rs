@@ -39,6 +39,6 @@ fn with_settings<T>(sources: &Sources, read: impl FnOnce(&Settings, &Path) -> T)
     let (mut places, ignored) = (Places::default(), Problems::default());
     let tree = places.parse(&text).unwrap_or_default();
     let header = Header::read_keys(&tree, &places);
-    let merged = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
+    let (merged, _) = layered(tree, &header, sources, &mut places, &Place::start(&text), &ignored);
     read(&Settings::read_keys(&merged, &places), &root(&sources.file))
 }

@@ -253,13 +253,7 @@ fn describe_run(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::
             Some(error) => write!(out, "hook {} failed: {}", e.hook, reason(error, reasons)),
         },
         Event::NoticeIntended(e) => {
-            write!(
-                out,
-                "reports it by {} ({}): {}",
-                e.channel,
-                e.kind,
-                first_line(&e.text, QUOTED)
-            )
+            write!(out, "reports it by {} ({}): {}", e.channel, e.kind, first_line(&e.text, QUOTED))
         }
         Event::NoticeDelivered(e) => {
             write!(out, "notice {} delivered, attempt {}", cut(&e.id, QUOTED), e.attempt)

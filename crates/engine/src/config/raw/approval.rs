@@ -25,7 +25,7 @@ sections! {
         notify: Notify = Notify::default(), Notify::KIND;
     }
 
-    /// A program that is told of something.
+    /// A program that gets notices.
     Notify {
         /// The program with its arguments. It runs in the sandbox, with the question as JSON on its
         /// stdin. The run does not wait for it.

@@ -47,11 +47,11 @@ sections! {
         /// The variant of the preset `three-layer`: `annotated`, `short` or `typescript`.
         variant: Variant, words_of::<Variant>(&[]) => "annotated", gives "unused_key";
         /// Names of the layers of the preset that run, in this order.
-        layers: List<String>, TEXTS => "those of the preset", gives "bad_value";
+        layers: List<String>, TEXTS => "from the preset", gives "bad_value";
         /// The model that writes summaries.
         model: String, MODEL => "the agent's own, on its warm prefix";
         /// An older name of `keep_recent`.
-        keep_recent_results: u64, RESULTS => "that of the preset", gives "conflict", "unused_key";
+        keep_recent_results: u64, RESULTS => "from the preset", gives "conflict", "unused_key";
         /// The method that keeps a conversation within its window: `auto`, the method that the
         /// preset prefers, if the provider supports it; `client`, only callsheet itself;
         /// `context_editing`, the provider clears old tool results; `server_threshold`, the
@@ -70,9 +70,9 @@ sections! {
         summary_timeout: Duration = Duration::from_secs(60), Kind::Time;
         /// If `true`, a repeated read of an unchanged file is answered by a stub while the
         /// conversation still shows the first result.
-        unchanged_stub: bool, Kind::Truth => "that of the preset";
+        unchanged_stub: bool, Kind::Truth => "from the preset";
         /// The files and skills that an agent gets back after a summary.
-        recovery: Recovery, Recovery::KIND => "that of the preset", gives "unused_key";
+        recovery: Recovery, Recovery::KIND => "from the preset", gives "unused_key";
         /// Commands that run before and after a compaction.
         hooks: CompactionHooks = CompactionHooks::default(), CompactionHooks::KIND,
             gives "unused_key";
@@ -153,7 +153,7 @@ sections! {
         cooldown: Duration = Duration::from_secs(300), Kind::Pause;
         /// The share of the threshold that a summary must free; a summary that frees less counts as
         /// a failure.
-        min_headroom_gain: f64, SHARE => "that of the preset", gives "unused_key";
+        min_headroom_gain: f64, SHARE => "from the preset", gives "unused_key";
     }
 }
 
@@ -226,7 +226,7 @@ constants! {
         /// are stored.
         batch_budget_chars: u64, CHARS_OR_NONE;
         /// The size up to which a result is never stored; with 0 even small results are stored to
-        /// keep the total. The 30,000 of `four-layer` are those of the code of its design; the text
+        /// keep the total. The 30,000 of `four-layer` come from the code of its design; the text
         /// of the design has no such minimum, as with 0.
         persist_min_chars: u64, CHARS_OR_NONE;
         /// The length of the beginning of a stored result that stays in the view.
@@ -343,7 +343,7 @@ constants! {
         reactive_tail: u64, MESSAGES;
         /// The input of the summariser: `all` messages, or only the messages that are `replaced`.
         reactive_input: ReactiveInput, words_of::<ReactiveInput>(&[]);
-        /// The text that replaces the other messages; its placeholders are those of `summary_text`.
+        /// The text that replaces the other messages; it has the placeholders of `summary_text`.
         reactive_text: String, TEXT;
         /// The text that takes the place of the summary if there is none.
         reactive_fallback: String, TEXT;

@@ -114,7 +114,7 @@ sections! {
         /// API, whose reasoning is kept over turns; `scripted`, replies from a script, without a network.
         kind: Wire, words_of::<Wire>(&["replay"]);
         /// The address of the provider: the origin of an Anthropic server; for `openai` with `/v1`.
-        base_url: String, TEXT => "that of the service", gives "bad_value", "literal_key", "odd_base_url", "plain_http";
+        base_url: String, TEXT => "from the service", gives "bad_value", "literal_key", "odd_base_url", "plain_http";
         /// The source of the provider's key, like `{ env = "NAME_OF_A_VARIABLE" }`; never the key
         /// itself.
         api_key: KeySource, Kind::Key(KeySource::KEYS)
@@ -126,29 +126,29 @@ sections! {
             Kind::Map(&HEADERS, &Kind::Header(KeySource::KEYS)), gives "unknown_key", "unknown_secret";
         /// The field of a request that limits the reply, for kind `openai`: the old name, or the new one that
         /// reasoning models want.
-        max_tokens_field: MaxTokensField, words_of::<MaxTokensField>(&[]) => "that of the service";
+        max_tokens_field: MaxTokensField, words_of::<MaxTokensField>(&[]) => "from the service";
         /// If `false`, the server is not asked for token counts at the end of a stream, for servers of kind
         /// `openai` that refuse the question.
-        stream_usage: bool, Kind::Truth => "that of the service";
+        stream_usage: bool, Kind::Truth => "from the service";
         /// If `true`, reasoning is sent back to a server of kind `openai` as it came. Some servers need it for
         /// calls of tools, most ignore it, and some refuse fields that they do not know.
-        send_reasoning: bool, Kind::Truth => "that of the service";
+        send_reasoning: bool, Kind::Truth => "from the service";
         /// If `true`, requests of one prefix have one `prompt_cache_key`, for servers of kind `openai` that
         /// know it.
-        prompt_cache_key: bool, Kind::Truth => "that of the service";
+        prompt_cache_key: bool, Kind::Truth => "from the service";
         /// The time for which a server of kind `anthropic` keeps what it caches after each use: `5m` or `1h`.
         /// An hour pays for agents that wait for people or long commands; writes cost twice the input then.
         cache_ttl: CacheTime = CacheTime::FiveMinutes, words_of::<CacheTime>(&[]);
         /// If `true`, the provider is asked to hold the answer of a task with `output_schema` to the schema. A
         /// provider that refuses the schema is called without; the answer is judged in any case.
-        structured_output: bool, Kind::Truth => "that of the service";
+        structured_output: bool, Kind::Truth => "from the service";
         /// The longest time that opening a connection may take.
         connect_timeout: Duration = Duration::from_secs(10), Kind::Time;
         /// The longest time from the start of a request to the first byte of the reply, for which a long
         /// prompt may have to be read.
         first_byte_timeout: Duration = Duration::from_secs(120), Kind::Time;
         /// The longest time without data within a reply.
-        idle_timeout: Duration, Kind::Time => "that of `[defaults]`";
+        idle_timeout: Duration, Kind::Time => "from `[defaults]`";
         /// The longest time in which nothing is added to a reply, though its stream is alive. A reply that
         /// becomes longer may take any time.
         request_timeout: Duration = Duration::from_secs(600), Kind::Time;
@@ -229,7 +229,7 @@ sections! {
         /// budget_tokens = 4000 } }` or `{ top_k = 20 }`. They are sent as they are.
         extra_body: Json, Kind::Any => "none", gives "bad_value", "conflict", "literal_key";
         /// The prices of the model's tokens. A limit in money needs them.
-        cost_per_mtok: Prices, Prices::KIND => "those of `prices`", gives "missing_field";
+        cost_per_mtok: Prices, Prices::KIND => "from `prices`", gives "missing_field";
         /// The prices of a model without `cost_per_mtok`: `builtin`, those that callsheet knows of models
         /// by name, with the day on which they were right (`callsheet check` shows it); `none`, its cost
         /// is not counted.

@@ -10,27 +10,27 @@ use crate::spec::notices::{NoticeKind, NoticePolicy};
 words! { NoticeKind }
 
 sections! {
-    /// Who is told when a run needs a person, fails or ends. What is named here runs outside of the sandbox of
+    /// Notices when a run needs a person, fails or ends. What is named here runs outside of the sandbox of
     /// commands, with its own network; docs/notices.md has what is sent.
     RunNotices {
-        /// The states that are told of: `question`, an agent asks something; `permission`, a call waits for one;
+        /// The states that are reported: `question`, an agent asks something; `permission`, a call waits for one;
         /// `approval`, the plan or a proposed part of it waits for one; `paused`, the run is paused; `failed`, a
         /// task has failed for good; `finished`, the run has ended; `stalled`, nothing has come further for some
         /// time.
         on: List<NoticeKind>, Kind::List(&words_of::<NoticeKind>(&[])) => "all of them";
-        /// The time for which a question or a pause that ends by itself must last before it is told of. The others
-        /// are told of at once, and so is every open question when the process ends.
+        /// The time for which a question or a pause that ends by itself must last before it is reported. The others
+        /// are reported at once, and so is every open question when the process ends.
         after: Duration = NoticePolicy::default().after, Kind::Pause;
         /// The time without progress (no reply of a model, no end of a task or an agent, no answer) after which a
         /// run counts as stalled.
         stalled_after: Duration = NoticePolicy::default().stalled_after, Kind::Time;
-        /// The program that is told, with its arguments. It reads the notice as JSON on its stdin. A path is
+        /// The program that gets the notice, with its arguments. It reads the notice as JSON on its stdin. A path is
         /// relative to this file.
         command: List<String> = Vec::new(), COMMAND, gives "bad_value", "unused_key";
         /// Environment variables that the command gets with the values that they have outside, beside those that
         /// every command gets (`PATH`, `HOME`, `LANG` and the like). No key is passed on unless it is named here.
         env: List<String> = Vec::new(), Kind::List(&VARIABLE);
-        /// The server that is told.
+        /// The server that gets the notice.
         webhook: WebhookKeys = WebhookKeys::default(), WebhookKeys::KIND;
         /// If `true`, notices are shown by `notify-send`, the program of desktops for that.
         desktop: bool = false, Kind::Truth;
@@ -45,7 +45,7 @@ sections! {
         wait: Duration = NoticePolicy::default().wait, Kind::Pause;
     }
 
-    /// A server that is told by a POST with JSON.
+    /// A server that gets notices by a POST with JSON.
     WebhookKeys {
         /// The address, or its source, like `{ env = "NAME_OF_A_VARIABLE" }`, since it often holds a key.
         url: HeaderValue, Kind::Header(KeySource::KEYS), gives "bad_value", "missing_key", "missing_field", "unknown_secret";

@@ -41,7 +41,7 @@ sections! {
         /// What becomes of a call that was interrupted after it had begun, if it may not run again.
         /// `tell`: the model reads that the outcome is unknown, and what is known. `ask`: a person is
         /// asked what happened. `fail`: the agent fails.
-        on_unknown: OnUnknown, words_of::<OnUnknown>(&[]) => "that of the task";
+        on_unknown: OnUnknown, words_of::<OnUnknown>(&[]) => "from the task";
         /// The longest time that a call may take.
         timeout: Duration = TIME_LIMIT, Kind::Time;
         /// The longest output that the model reads whole, a third of that after a failure. The
@@ -49,7 +49,7 @@ sections! {
         max_output_bytes: usize = INLINE_CHARS, WHOLE;
         /// The folder in which the command runs, relative to this file.
         cwd: String, TEXT => "the directory of this file", gives "outside_workspace";
-        /// Environment variables of the command, beside those of all commands.
+        /// Environment variables of the command, added to the variables of all commands.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &INPUT_TEMPLATE);
     }
     /// Commands that run at certain moments, each a program and its arguments, like `["./hook",
@@ -68,7 +68,7 @@ sections! {
         /// The command that runs before each call of a tool; it can deny the call, or have a person
         /// asked.
         pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
-        /// The command that runs after each call of a tool; it can tell the model something.
+        /// The command that runs after each call of a tool; it can add a note for the model.
         post_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
         /// The answer for a call if `pre_tool_use` does not work (it cannot be started, is over its time,
         /// ends with another exit code than 0 and 2, or prints what is not understood): `deny`, or

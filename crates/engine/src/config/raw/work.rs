@@ -30,7 +30,7 @@ sections! {
         /// The abilities of the agent, for the agents that may delegate to it.
         description: String, TEXT, gives "empty_prompt", "unused_template";
         /// The model that the agent calls.
-        model: String, MODEL => "that of `[defaults]`, else the model `default`, else the only one";
+        model: String, MODEL => "from `[defaults]`, else the model `default`, else the only one";
         /// The system prompt.
         instructions: String, TEXT, gives "empty_prompt", "unused_template";
         /// The file with the system prompt, relative to this file. It excludes `instructions`.
@@ -41,7 +41,7 @@ sections! {
         /// The agents to which the agent may delegate. It does not see any others.
         sub_agents: List<String> = Vec::new(), Kind::List(&AGENT) => "nobody";
         /// The most model calls that the agent may make.
-        max_turns: u32, COUNT => "that of `[defaults]`";
+        max_turns: u32, COUNT => "from `[defaults]`";
         /// Files whose texts are added after the instructions, as paths or globs like
         /// `"docs/*.md"`.
         context_files: List<String> = Vec::new(), FILES;
@@ -149,13 +149,13 @@ sections! {
         jitter: bool = RetryPolicy::default().jitter, Kind::Truth;
         /// The kinds of failure after which another attempt is made, like `"rate_limit"`.
         retry_on: List<String>, TEXTS
-            => "those that may pass, for tasks also those that another attempt can mend",
+            => "the kinds that may pass, for tasks also the kinds that another attempt can fix",
             gives "bad_value";
     }
 
     /// A check of the answer of a task: a command, or an agent with a prompt.
     Check {
-        /// The command, which runs like that of a task. It gets the answer as the file
+        /// The command, which runs as in a task. It gets the answer as the file
         /// `$OUTPUT_PATH`, and as `$OUTPUT` if it has at most 64 KiB. The check passes if the exit
         /// code is 0. A crash makes it run again.
         run: String, TEXT, gives "bad_value", "template_in_run";
@@ -176,7 +176,7 @@ sections! {
         /// The condition, which can use `output` and `iteration`. It is looked at when the answer has
         /// passed all checks. It must be stated.
         until: String, EXPRESSION, gives "always_true";
-        /// The most rounds, those that mend an answer included. It must be stated.
+        /// The most rounds, rounds that fix an answer included. It must be stated.
         max_iterations: u32, Kind::Whole(1, 1000, "");
     }
 
@@ -212,14 +212,14 @@ sections! {
         /// The identity of an item: a template that names the item. No two items may have the
         /// same. It is the item itself if that is a text or a number, else a hash of it.
         foreach_key: String, TEMPLATE, gives "bad_value", "conflict";
-        /// The most instances that are at work at the same time.
-        max_concurrency: usize, COUNT => "that of `[limits]`", gives "conflict";
+        /// The most instances that run at the same time.
+        max_concurrency: usize, COUNT => "from `[limits]`", gives "conflict";
         /// The share of the instances that must complete, from 0 to 1. If fewer do, the task fails.
         min_success: f64 = 1.0, SHARE, gives "conflict";
         /// The condition for the task: if it is false, the task is skipped and counts as done.
         when: String, EXPRESSION, gives "always_true";
         /// The longest time that one attempt may take.
-        timeout: Duration, Kind::Time => "that of `[defaults]`", gives "conflict";
+        timeout: Duration, Kind::Time => "from `[defaults]`", gives "conflict";
         /// The number of attempts, and the pauses between them.
         retry: Retry, Retry::KIND, gives "conflict";
         /// The consequence of a failure. It overrides `--keep-going` and `limits.fail_fast`. `fail`:
@@ -229,7 +229,7 @@ sections! {
         /// provider that may heal (an overload, a quota, the network, a key) the task waits, and the
         /// run pauses when nothing else is left to do; `callsheet resume` continues it.
         on_failure: OnFailure, words_of::<OnFailure>(&[])
-            => "that of `limits.fail_fast` and `--keep-going`";
+            => "from `limits.fail_fast` and `--keep-going`";
         /// The format of the task's output: `text`, any text, whose line breaks at the end are no part
         /// of its value; `raw`, any text as it is; `json`, one JSON document; `jsonl`, one JSON document
         /// a line.
@@ -260,9 +260,9 @@ sections! {
         /// interrupted command run again.
         idempotency_key: String, TEMPLATE, gives "bad_value", "conflict";
         /// The model that the task's agent calls in this task.
-        model: String, MODEL => "that of the agent", gives "conflict";
+        model: String, MODEL => "from the agent", gives "conflict";
         /// The most model calls that the task's agent may make in this task.
-        max_turns: u32, COUNT => "that of the agent", gives "conflict";
+        max_turns: u32, COUNT => "from the agent", gives "conflict";
         /// The tasks whose outputs are added to the prompt, each between `<output task="NAME">` and
         /// `</output>`. They must be in `depends_on`.
         context: List<String> = Vec::new(), TASKS, gives "missing_dependency", "conflict";
@@ -285,12 +285,12 @@ sections! {
         sandbox: OwnSandbox = OwnSandbox::default(), OwnSandbox::KIND;
         /// The JSON Schema (draft 2020-12) that the output must fit, as a table or as the path of a
         /// JSON file. The output is then JSON.
-        output_schema: Json, SCHEMA => "that of the agent", gives "bad_schema", "conflict";
+        output_schema: Json, SCHEMA => "from the agent", gives "bad_schema", "conflict";
         /// The most that the task may spend, with all its attempts and instances.
         budget: Budget, Budget::KIND => "no limit", gives "unused_key", "budget_never_reached";
         /// The number of times that the agent is asked again, in the same conversation, when its
         /// answer has the wrong form, does not fit the schema or does not pass a check.
-        output_retries: u32, Kind::Whole(0, 100, "") => "that of the agent, else 2",
+        output_retries: u32, Kind::Whole(0, 100, "") => "from the agent, else 2",
             gives "conflict";
         /// The checks that an answer must pass, in their order.
         checks: List<Check> = Vec::new(), Kind::List(&Check::KIND), gives "missing_field", "conflict";

@@ -106,7 +106,7 @@ macro_rules! constants {
 
         impl crate::config::shape::Section for $name {
             const KEYS: crate::config::shape::Keys = &[&[$(sections!(
-                @key Yes $key [$($doc)+] $kind, [] ["that of the preset"]
+                @key Yes $key [$($doc)+] $kind, [] ["from the preset"]
                 ["unused_key", "bad_value"]
             ),)+]];
 
