@@ -266,7 +266,7 @@ fn sandbox(config: &Config) -> String {
     format!("{}, {network}", sandbox.mode)
 }
 
-/// Says what the models in use cost, and that no amount ends the run.
+/// Says what the models in use cost, and what limits the run.
 fn price(config: &Config) -> Option<String> {
     let models = config.models_in_use.iter().filter_map(|name| config.models.get(name));
     let paid = models.filter(|model| {
@@ -289,5 +289,9 @@ fn price(config: &Config) -> Option<String> {
         }
     });
     let each: Vec<String> = each.collect();
-    (!each.is_empty()).then(|| format!("{}; no amount ends the run", each.join("; ")))
+    let limits = config.budget.as_ref().map(|budget| {
+        format!("the budget of the run is {}, then {}", budget.caps, budget.on_exceed.as_str())
+    });
+    let limits = limits.unwrap_or_else(|| "no amount ends the run".to_owned());
+    (!each.is_empty()).then(|| format!("{}; {limits}", each.join("; ")))
 }

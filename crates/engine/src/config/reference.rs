@@ -199,7 +199,7 @@ inputs.files = { type = "array", default = ["a"] }
 secrets.name.env = "HOME"
 providers.name = { kind = "scripted", script = "offline/model.toml" }
 providers.real.kind = "anthropic"
-models.name = { provider = "name", model = "x", fallbacks = [] }
+models.name = { provider = "name", model = "x", fallbacks = [], cost_per_mtok = { input = 1, output = 1 } }
 models.other = { provider = "name", model = "y" }
 agents.name = { model = "name", instructions = "I" }
 tools.name = { description = "D", command = ["./scripts/tool"] }
@@ -363,8 +363,8 @@ tasks.name = { agent = "name", prompt = "P" }
     fn a_row_says_all_there_is_to_say_of_a_key() {
         let page = reference();
         let rows = [
-            "| `max_children` | integer | 1 to 4294967295 |  | `20` | `max_children = 10` | The delegated children that are \
-             at work at once. | `bad_value`, `wrong_type` |",
+            "| `max_children` | integer | 1 to 4294967295 |  | `20` | `max_children = 10` | The delegated children that run \
+             at the same time. | `bad_value`, `wrong_type` |",
             "| `max_spawn_rate` | count per duration |  |  |  |  | The most children that may be started \
              in a time, like `\"5/10s\"`. Not available in this version. | `bad_value`, `not_built` |",
             "| `idle_timeout` | duration | above 0 |  | `\"2m\"` | `idle_timeout = \"30s\"` |",
