@@ -8,6 +8,7 @@ mod attach;
 mod budget;
 mod cancel;
 mod check;
+mod chosen;
 mod compact;
 mod complete;
 mod context;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{complain, drive, mistakes, run, say, trust};
+use super::{chosen, complain, drive, mistakes, say, trust};
 use crate::config::{self, Config, PriceSource, ProviderKind, Sources};
 use crate::duration;
 use crate::exit::Exit;
@@ -31,12 +31,12 @@ pub(super) fn run(sources: &Sources, tasks: &[String]) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    if let Err(exit) = run::known_tasks(&config, tasks) {
+    if let Err(exit) = chosen::known_tasks(&config, tasks) {
         return exit;
     }
     let Some(plan) = plan(&config, tasks) else { return Exit::Usage };
     drive::note_scripts(&config);
-    run::note_facts_of_file(&config, sources.model.as_deref());
+    chosen::note_facts_of_file(&config, sources.model.as_deref());
     say(&text(&config, &plan))
 }
 
@@ -64,8 +64,8 @@ fn text(config: &Config, plan: &Plan) -> String {
     let count = plan.tasks().len();
     let tasks = if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") };
     let mut text = format!(
-        "{tasks} of {} would run, at most {} at the same time; tasks of one number wait for none of each \
-         other:\n\n",
+        "{tasks} of {} would run, at most {} at the same time; tasks with the same number may run \
+         together:\n\n",
         printable::line(&config.name),
         config.limits.max_concurrency
     );

@@ -7,8 +7,8 @@ use super::ask::{self, asker};
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{complain, detach, dry_run, trust};
-use crate::config::{self, Config, PriceSource, Sources, suggest};
+use super::{chosen, complain, detach, dry_run, trust};
+use crate::config::{self, Config, Sources};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
@@ -16,7 +16,6 @@ use crate::journal::local::LocalArchive;
 use crate::journal::source::{Archive, RecordedRun};
 use crate::printable;
 use crate::run::{Options, Run};
-use crate::spec::ModelSpec;
 
 /// The variable that sets `sandbox.mode`.
 const SANDBOX_MODE: &str = "CALLSHEET_SANDBOX__MODE";
@@ -74,11 +73,11 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
             run_id.unwrap_or_else(|| LocalArchive::named(config.state_dir.clone()).next_id()),
         );
     }
-    if let Err(exit) = known_tasks(&config, &verb.tasks) {
+    if let Err(exit) = chosen::known_tasks(&config, &verb.tasks) {
         return exit;
     }
     drive::note_scripts(&config);
-    note_facts_of_file(&config, verb.model.as_deref());
+    chosen::note_facts_of_file(&config, verb.model.as_deref());
     let newest = newest_with_results(project, &config.name);
     if let (Some((run, count, false)), false) = (&newest, verb.reuse) {
         let results = if *count == 1 { "1 result".to_owned() } else { format!("{count} results") };
@@ -109,34 +108,6 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         ..Options::default()
     };
     drive::drive(project, shown, None, Run::start(config, options))
-}
-
-/// Reports a task that the file does not have.
-pub(super) fn known_tasks(config: &Config, tasks: &[String]) -> Result<(), Exit> {
-    let known = || config.tasks.iter().map(|task| task.name.as_str());
-    let Some(unknown) = tasks.iter().find(|name| known().all(|task| task != **name)) else {
-        return Ok(());
-    };
-    complain(&format!("error: there is no task `{unknown}`"));
-    complain(&format!("help: {}", suggest(unknown, known())));
-    Err(Exit::Usage)
-}
-
-/// Says which facts about a model are those of the file, which knows another model by this name.
-pub(super) fn note_facts_of_file(config: &Config, model: Option<&str>) {
-    let is_given = |spec: &&ModelSpec| model.is_some_and(|given| spec.model == given);
-    let key = |spec: &ModelSpec| format!("models.{}.model", spec.name);
-    let given =
-        config.models.values().find(|spec| is_given(spec) && config.set.contains_key(&key(spec)));
-    let Some(spec) = given else { return };
-    let price = match config.price_sources.get(&spec.name) {
-        Some(PriceSource::File) => " and the prices",
-        Some(PriceSource::Builtin { .. }) | None => "",
-    };
-    complain(&format!(
-        "note: the context window ({} tokens){price} of `{}` come from `models.{}` in the file",
-        spec.context_window, spec.model, spec.name
-    ));
 }
 
 /// Says which run of the same file is already running, and asks whether to start another one. Without a terminal it

@@ -634,14 +634,22 @@ fn the_help_of_run_is_readable() {
     Usage: callsheet run [OPTIONS] [TASK]...
 
     Arguments:
-      [TASK]...  The tasks to run, with their dependencies [default: those of `entry`, or else all]
+      [TASK]...  The tasks to run, with their dependencies [default: the tasks of `entry`, or else all]
 
     Options:
       -f, --file <FILE>         The configuration file [default: agents.toml]
           --input <NAME=VALUE>  The value of an input of the run
           --profile <NAME>      The profile of the configuration to use
+          --set <KEY=VALUE>     Set a key of the configuration for this run, by its path and its value
+                                as in TOML, such as limits.max_concurrency=2. What would need trust in
+                                the file needs it here too
+          --model <NAME>        Use another model in place of the default one: a name of [models], or
+                                else what its provider calls it
           --plan <FILE>         A file of tasks that are added to the run, behind the approval of a
                                 person
+          --dry-run             Print what would run, in which order, with which models and effects, and
+                                what could stop it. Nothing is started or written, and no model is
+                                called
           --json                Print events as JSON, one a line
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
@@ -658,7 +666,7 @@ fn the_help_of_run_is_readable() {
           --trust               Trust what the configuration wants beyond its directory: keys sent to
                                 other addresses, files outside, a loosened sandbox. It is remembered for
                                 this content of the file
-          --also                Start it although a run of this file is at work in this folder
+          --also                Start it although a run of this file is running in this folder
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version
@@ -669,6 +677,12 @@ fn the_help_of_run_is_readable() {
       -v, --verbose...       Print more on stderr: every event of a run, and more of the program's log
                              (-vv for all of it)
           --utc              Print times in UTC instead of the time zone of this machine
+
+    Examples:
+      callsheet run                                   # everything in agents.toml
+      callsheet run --dry-run                         # what that would do
+      callsheet run write --input path=scripts --set limits.max_concurrency=2
+      callsheet run --profile live -d                 # a real model, without this terminal
     ");
 }
 

@@ -166,11 +166,7 @@ fn a_fix_that_never_passes_its_check_is_named_and_the_others_become_patches() {
     assert_eq!(example.shell(&approve).code, 0);
     let resumed = example.shell("callsheet resume");
     assert_eq!(resumed.code, 8, "{}{}", resumed.out, resumed.err);
-    assert!(
-        resumed.out.contains("`lib-config-9`: check_failed: check 1"),
-        "{}",
-        resumed.out
-    );
+    assert!(resumed.out.contains("`lib-config-9`: check_failed: check 1"), "{}", resumed.out);
     let (report, states) = example.report();
     assert!(!states.contains_key("review[8]") && states.contains_key("review[7]"), "{states:?}");
     for (task, state) in [

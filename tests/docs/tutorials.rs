@@ -83,6 +83,7 @@ fn settled(text: &str) -> String {
         (r"\d\d:\d\d(:\d\d\.\d+(\+\d+)?)?", "TIME"),
         (r"\d+(\.\d)? ?s\b", "TIME"),
         (r"(\d[\d.]*k?|N) (in|out|tokens in)\b", "N $2"),
+        (r"\b\d+(\.\d+)?k\b", "N"),
         (r"\$\d+\.\d+", "MONEY"),
         (r", (\d+|N) B\b", ", N B"),
         (r" +", " "),

@@ -25,7 +25,7 @@ use self::calls::CallState;
 pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
 pub use self::counting::Counted;
 use self::counting::Counting;
-use self::inbox::{Inbox, Taken};
+use self::inbox::Inbox;
 pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
@@ -40,7 +40,6 @@ use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
 use crate::turn::{
     AgentSpawned, ModelResponded, Outcome, Program, Shortfalls, ToolFinished, ToolIntended,
-    TurnStarted,
 };
 
 #[derive(Clone, Debug)]
@@ -422,30 +421,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Puts the user message of a turn into the view, and takes what it holds out of the inbox.
-    fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
-        if let Some(json) = &started.message {
-            let message = Message::read(json.as_str())?;
-            if started.hand_over && self.view.ends_with_user() {
-                self.view.push_beside(json.clone(), &message);
-                self.inbox.clear();
-                return Ok(());
-            }
-            match self.inbox.take(&message) {
-                Taken::Continuation => self.view.push_continuation(json.clone())?,
-                Taken::Requests => {
-                    self.view.push_read(json.clone(), &message);
-                    self.summaries.user_spoke();
-                }
-            }
-        }
-        if started.hand_over {
-            // After it nothing is read any more.
-            self.inbox.clear();
-        }
-        Ok(())
-    }
-
     fn responded(&mut self, reply: &ModelResponded, event: &Event) -> Result<(), IllegalEvent> {
         let illegal = |reason: String| IllegalEvent { event: event.kind(), reason };
         if !matches!(self.phase, Phase::Calling) {
@@ -522,6 +497,7 @@ mod tests {
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
     use crate::output::Output;
     use crate::turn::ModelFailed;
+    use crate::turn::TurnStarted;
     use crate::turn::{Effect, ResultSource, ToolStarted, ToolStatus};
 
     fn machine() -> Machine {

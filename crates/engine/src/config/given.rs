@@ -81,6 +81,14 @@ pub(super) fn path(key: &str) -> Option<Vec<String>> {
     Some(path)
 }
 
+/// Reads a text as a TOML value; a text that is none becomes a string.
+pub fn as_toml(text: &str) -> toml::Value {
+    let parsed = toml::from_str::<toml::Table>(&format!("value = {text}"));
+    // A text that parses to more than one key only looks like TOML: it is a string. No key is a date.
+    let value = parsed.ok().filter(|table| table.len() == 1).and_then(|mut t| t.remove("value"));
+    value.filter(|value| !value.is_datetime()).unwrap_or_else(|| text.into())
+}
+
 /// Reports what no flag can set.
 fn is_possible(
     given: &Given,

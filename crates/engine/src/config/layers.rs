@@ -11,9 +11,8 @@ use figment::{Figment, Metadata, Profile, Provider};
 
 use super::Sources;
 use super::diagnostic::{Giver, Origin, Place};
-use super::given::{self, Given};
+use super::given::{self, Given, as_toml};
 use super::raw::Settings;
-use super::recorded::as_toml;
 use super::shape::{Key, Keys, Kind, Section};
 use super::tree::{self, Places};
 

@@ -1,11 +1,12 @@
 //! The last turn of an agent that has used up its turns, and what can be salvaged of an agent that
 //! ends without an answer.
 
+use super::inbox::Taken;
 use super::{Machine, Phase};
 use crate::failure::{Failure, FailureKind};
 use crate::message::{Block, Json, Message};
 use crate::output::Output;
-use crate::turn::{Outcome, Program};
+use crate::turn::{Outcome, Program, TurnStarted};
 
 /// Text that a model reads when it has used up its turns, before its last reply.
 pub(super) const HAND_OVER: &str = "You have used up your turns, and no tool can be called any more. Hand \
@@ -61,6 +62,30 @@ impl Machine {
             }
             None => (!self.view.ends_with_user()).then(|| Json::encode(&Message::user(HAND_OVER))),
         }
+    }
+
+    /// Puts the user message of a turn into the view, and takes what it holds out of the inbox.
+    pub(super) fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
+        if let Some(json) = &started.message {
+            let message = Message::read(json.as_str())?;
+            if started.hand_over && self.view.ends_with_user() {
+                self.view.push_beside(json.clone(), &message);
+                self.inbox.clear();
+                return Ok(());
+            }
+            match self.inbox.take(&message) {
+                Taken::Continuation => self.view.push_continuation(json.clone())?,
+                Taken::Requests => {
+                    self.view.push_read(json.clone(), &message);
+                    self.summaries.user_spoke();
+                }
+            }
+        }
+        if started.hand_over {
+            // After it nothing is read any more.
+            self.inbox.clear();
+        }
+        Ok(())
     }
 
     /// Returns the outcome after the reply that hands over.
