@@ -594,6 +594,7 @@ fn the_help_names_every_verb() {
       report       Report what a run did, with the evidence for each task
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
+      budget       Show what a run, a task or an agent has spent of its budget, or set its limits
       cancel       Stop a run, a task or an agent with its children
       pending      List what waits for a person: approvals, permissions, questions of agents
       approve      Approve what a run asks for, from any terminal
@@ -670,6 +671,12 @@ fn the_help_of_run_is_readable() {
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version
+
+    Limits:
+          --max-cost <USD>   The most money in US dollars; 0 allows nothing
+          --max-tokens <N>   The most tokens, input and output
+          --max-calls <N>    The most requests to models
+          --max-time <TIME>  The most time for which the run is open, like 90m
 
     Everywhere:
           --state-dir <DIR>  The folder of the run directories [default: .transcripts beside the

@@ -54,7 +54,7 @@ examples!(PENDING, "callsheet pending");
 examples!(
     BUDGET,
     "callsheet budget review                         # what it has spent",
-    "callsheet budget RUN --max-cost 10              # raise its limit, then resume it if it has stopped",
+    "callsheet budget RUN --max-cost 10              # raise its limit",
 );
 examples!(
     APPROVE,
