@@ -155,10 +155,8 @@ fn of_model(
     let models: Vec<&str> = entries(below, "models").map(|(name, _)| name).collect();
     let default = set.get("defaults.model").map(|given| given.text.as_str());
     let default = default.or_else(|| text_at(below, &["defaults", "model"]));
-    let default = default.unwrap_or_else(|| match models.as_slice() {
-        [only] => only,
-        _ => DEFAULT,
-    });
+    let usual = if let [only] = models.as_slice() { only } else { DEFAULT };
+    let default = default.unwrap_or(usual);
     if models.contains(&name) {
         let of_default = |(_, agent): &(&str, &Value)| {
             agent.find_ref("model").and_then(Value::as_str) == Some(default)
