@@ -28,6 +28,7 @@ pub(crate) fn turn_of(
     ]});
     let block = json!({ "type": "tool_result", "tool_use_id": call, "content": result });
     let requested = ModelRequested {
+        most_tokens: 0,
         turn,
         attempt: 1,
         model: model.clone(),
@@ -39,6 +40,7 @@ pub(crate) fn turn_of(
         most_usd: None,
     };
     let responded = ModelResponded {
+        unsettled: None,
         turn,
         model,
         message: Json::encode(&message),

@@ -113,8 +113,8 @@ pub async fn compact(context: StepContext, compaction: Compaction) -> StepResult
     let paid = source.clone();
     let answer = tokio::select! {
         () = context.cancel.cancelled() => {
-            let (error, spent) = (SummaryError::Stopped, paid.cost());
-            let stopped = NoSummary { error, spent, most: Some(most) };
+            let (error, spent) = (SummaryError::Stopped, paid.cost().map(Box::new));
+            let stopped = NoSummary { error, spent, most: Some(most.into()) };
             records.extend(context.record([cut(&stopped)]).await?);
             return Ok(records);
         }
@@ -179,7 +179,7 @@ pub async fn apply(
         Ok(summary) => summary,
         Err(NoSummary { error: SummaryError::Journal(error), .. }) => return Err(error.into()),
         Err(none) => {
-            let none = NoSummary { most: none.most.or(Some(covered.most)), ..none };
+            let none = NoSummary { most: none.most.or(Some(covered.most.into())), ..none };
             return Ok(context.record([failed(&none)]).await?);
         }
     };
@@ -245,11 +245,12 @@ pub fn failed(none: &NoSummary) -> Event {
 
 /// Makes the reason why a summary that was paid for is not used.
 fn paid(error: SummaryError, spent: Spent) -> NoSummary {
-    NoSummary { error, spent: Some(spent), most: None }
+    NoSummary { error, spent: Some(spent.into()), most: None }
 }
 
 fn without(none: &NoSummary) -> CompactionFailed {
-    let (reason, spent, unsettled) = (none.error.to_string(), none.spent.clone(), none.unsettled());
+    let (reason, spent, unsettled) =
+        (none.error.to_string(), none.spent.as_deref().cloned(), none.unsettled());
     CompactionFailed { reason, blocked: false, spent, unsettled, cut: false }
 }
 

@@ -58,15 +58,15 @@ pub struct NoSummary {
     /// The reason.
     pub error: SummaryError,
     /// The cost of its calls, if there were any.
-    pub spent: Option<Spent>,
+    pub spent: Option<Box<Spent>>,
     /// The most that its calls can have cost, if that is known.
-    pub most: Option<Rest>,
+    pub most: Option<Box<Rest>>,
 }
 
 impl NoSummary {
     /// Returns the most that its calls may have cost beyond what is known.
     pub(super) fn unsettled(&self) -> Option<Rest> {
-        let most = self.most.filter(|_| self.error.may_have_cost())?;
+        let most = self.most.as_deref().filter(|_| self.error.may_have_cost())?;
         let known = self.spent.as_ref();
         let usage = known.map(|spent| spent.usage).unwrap_or_default();
         most.beyond(&usage, known.and_then(|spent| spent.cost_usd))

@@ -104,9 +104,9 @@ impl Agent {
     /// Drops the summary that is written ahead and returns its cost so far, if it has cost anything.
     pub(super) fn drop_ahead(state: &mut State) -> Option<NoSummary> {
         let source = state.ahead.take()?.source;
-        let spent = source.cost()?;
+        let spent = Box::new(source.cost()?);
         let error = SummaryError::TooLate;
-        Some(NoSummary { error, spent: Some(spent), most: Some(source.most()) })
+        Some(NoSummary { error, spent: Some(spent), most: Some(source.most().into()) })
     }
 
     /// Starts a step that has a summary written and waits for it.

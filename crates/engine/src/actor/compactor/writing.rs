@@ -65,7 +65,7 @@ pub(super) async fn work(
     // the model.
     let tells =
         trigger == CompactionTrigger::Auto || !matches!(error, SummaryError::FreesTooLittle);
-    let spent = meter.cost(&service.spec);
+    let spent = meter.cost(&service.spec).map(Box::new);
     (Err(NoSummary { most: None, error, spent }), tells.then_some(false))
 }
 

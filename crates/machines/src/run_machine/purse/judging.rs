@@ -10,7 +10,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
 use crate::run_machine::Facts;
 use crate::run_machine::request::Purpose;
-use crate::run_state::{AgentStatus, Reading};
+use crate::run_state::AgentStatus;
 use crate::spec::budget::{Amount, Budget, Measure, OnExceed, Scope};
 use crate::spending::Spending;
 
@@ -108,7 +108,7 @@ impl Facts {
             }
             Scope::Agent(id) => {
                 let began = self.state.agents().get(id).map(|agent| agent.began);
-                now.since(began.unwrap_or(Reading::default()))
+                now.since(began.unwrap_or_default())
             }
         }
     }
