@@ -127,10 +127,6 @@ const VALUES: &[(&str, &[&str], &str)] = &[
 
 /// What to use in place of a key that is not there yet, by the last part of its path.
 const INSTEAD: &[(&str, &str)] = &[
-    (
-        "budget",
-        "bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows what a run spends",
-    ),
     ("mcp_servers", "write the calls that are needed as commands of your own: `[tools.NAME]`"),
 ];
 

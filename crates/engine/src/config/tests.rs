@@ -308,14 +308,6 @@ fn what_is_documented_but_not_built() {
     let later = |path: &str| format!("not_built `{path}` is not available in this version");
     table(&[
         (
-            "[budget]\nmax_requests = 5\n",
-            &[&format!(
-                "14:2 {} | bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows \
-                 what a run spends",
-                later("budget")
-            )],
-        ),
-        (
             "[limits]\nmax_spawn_rate = '5/10s'\n",
             &[&format!("15:1 {}", later("limits.max_spawn_rate"))],
         ),
@@ -341,14 +333,6 @@ fn what_is_documented_but_not_built() {
             "[providers.r]\nkind = 'replay'\n",
             &["15:8 not_built `providers.r.kind = \"replay\"` is not available in this version | \
              available: `anthropic`, `openai`, `openai-responses` and `scripted`"],
-        ),
-        (
-            "[profiles.ci.budget]\nmax_cost_usd = 1.0\n",
-            &[&format!(
-                "14:14 {} | bound the work by `max_turns`, `timeout` and `[limits]`; `callsheet cost` shows \
-                 what a run spends",
-                later("profiles.ci.budget")
-            )],
         ),
     ]);
 }
@@ -1502,14 +1486,38 @@ fn a_model_without_a_provider_takes_the_one_whose_key_is_set() {
 }
 
 #[test]
+fn a_budget_that_binds_nothing_is_reported() {
+    table(&[
+        (
+            "[budget]\nmax_requests = 5\n",
+            &[
+                "14:2 warning unused_key the budget has no limit, so nothing limits spending | set `max_cost`, \
+                 `max_tokens`, `max_calls` or `max_time`",
+                "15:1 unknown_key unknown key `max_requests` in [budget] | the keys here are `max_cost`, \
+                 `max_tokens`, `max_calls`, `max_time`, `warn_at`, `on_exceed` and `hand_over`",
+            ],
+        ),
+        (
+            "[budget]\nmax_calls = 5\n[tasks.t.budget]\nmax_calls = 6\n",
+            &[
+                "16:10 warning budget_never_reached a limit of the budget is higher than that of the run, and is never \
+               reached | lower it, or raise that of the run",
+            ],
+        ),
+        ("[budget]\nmax_calls = 5\n[tasks.t.budget]\nmax_tokens = 6\n", &[]),
+        ("[budget]\nmax_calls = 5\non_exceed = 'warn'\n[tasks.t.budget]\nmax_calls = 6\n", &[]),
+    ]);
+}
+
+#[test]
 fn money_needs_prices() {
     let workspace = Workspace::new();
     let mut sources = workspace.sources();
-    sources.overrides = vec![("budget.max_cost_usd".to_owned(), toml::Value::Float(1.0))];
+    sources.overrides = vec![("budget.max_cost".to_owned(), toml::Value::Float(1.0))];
     let found = workspace.problems(BASE, &sources);
     assert!(
         found.contains(
-            &"5:9 missing_price `max_cost_usd` is set, but model `m` has no price | add \
+            &"5:9 missing_price `max_cost` is set, but model `m` has no price | add \
               [models.m.cost_per_mtok]"
                 .to_owned()
         ),

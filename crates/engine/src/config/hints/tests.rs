@@ -137,7 +137,7 @@ fn keys_and_words_of_other_tools() {
             &["does nothing"],
         ),
         (own("[tasks.u.x]\ny = 1\n"), &["unknown key `x` in [tasks.u]"], &["does nothing"]),
-        (own("[budget]\nmax_cost_usd = 1\n"), &["`budget`", "`max_turns`"], &[]),
+        (own("[budget]\nmax_cost_usd = 1\n"), &["did you mean `max_cost`?"], &[]),
         (own("[mcp_servers.x]\ncommand = 'y'\n"), &["`mcp_servers`", "`[tools.NAME]`"], &[]),
         (
             own("[providers.q]\nservice = 'openroute'\n"),
