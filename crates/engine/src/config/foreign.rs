@@ -126,9 +126,8 @@ const VALUES: &[(&str, &[&str], &str)] = &[
 ];
 
 /// What to use in place of a key that is not there yet, by the last part of its path.
-const INSTEAD: &[(&str, &str)] = &[
-    ("mcp_servers", "write the calls that are needed as commands of your own: `[tools.NAME]`"),
-];
+const INSTEAD: &[(&str, &str)] =
+    &[("mcp_servers", "write the calls that are needed as commands of your own: `[tools.NAME]`")];
 
 /// Returns the word that means the same as a value of another tool.
 pub(super) fn value(path: &str, word: &str) -> Option<&'static str> {
