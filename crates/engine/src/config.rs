@@ -34,6 +34,7 @@ mod layers;
 mod limits;
 mod models;
 mod names;
+mod network;
 mod notify;
 mod output_files;
 mod output_types;

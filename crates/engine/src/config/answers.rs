@@ -6,7 +6,7 @@ use super::diagnostic::{NO_HELP, Place};
 use super::raw::{Check as RawCheck, Task};
 use super::shape::{Entry, Field, Item};
 use super::templates::{Language, Scope, command};
-use super::{Setting, names};
+use super::{Setting, names, network};
 use crate::id::Name;
 use crate::schema::{Schema, TYPES};
 use crate::spec::acceptance::{Acceptance, Check, CheckWork, Loop, RETRIES};
@@ -79,7 +79,10 @@ pub(super) fn rules(
     let retries = *task.output_retries;
     let retries = retries.or_else(|| agent?.output_retries).unwrap_or(RETRIES);
     let scope = Scope::of_answer(setting, &entry.name, task, format.is_text());
-    let check = |item: &Item<RawCheck>| check(setting, item, &scope);
+    let check = |item: &Item<RawCheck>| {
+        network::of_check(setting, task, &item.value);
+        check(setting, item, &scope)
+    };
     let checks = task.checks.iter().filter_map(check).collect();
     let repeat = repeat(setting, task, &scope);
     (Acceptance { schema, retries, checks, repeat }, format)

@@ -9,7 +9,7 @@ use super::diagnostic::{NO_HELP, Problems};
 use super::raw::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
 use super::shape::{Constant, Field, Item, ListOr};
 use super::tree::Written;
-use super::{Setting, agents, env};
+use super::{Setting, agents, env, network};
 use crate::context::compaction::{CompactionSpec, Hooks};
 use crate::context::layers::Layer;
 use crate::context::layers::preset::Preset;
@@ -226,6 +226,7 @@ pub(super) fn run_hooks(setting: Setting<'_>) -> HookSpec {
 fn argv(key: &str, field: &Field<Vec<Item<String>>>, setting: Setting<'_>) -> Vec<String> {
     if let Some(at) = field.at().filter(|_| !field.is_wrong()) {
         check_program(key, field, at, setting);
+        network::of_hook(setting, field);
     }
     texts(field)
 }

@@ -79,7 +79,7 @@ fn network(raw: &Sandbox, problems: &Problems) -> (bool, Vec<String>) {
 }
 
 /// Returns true if `[sandbox]` gives commands a network, or some hosts of it.
-fn has_network(raw: &Sandbox) -> bool {
+pub(super) fn has_network(raw: &Sandbox) -> bool {
     raw.network.placed().is_some_and(|(network, _)| match network {
         ListOr::Other(network) => *network == Json::Bool(true),
         ListOr::List(hosts) => !hosts.is_empty(),

@@ -8,7 +8,8 @@ use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
 use super::written::Lines;
 use super::{
-    Setting, answers, approvals, budgets, env, fan_out, names, output_types, retry, sandbox,
+    Setting, answers, approvals, budgets, env, fan_out, names, network, output_types, retry,
+    sandbox,
 };
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
@@ -217,6 +218,7 @@ fn work(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Option<Work> 
             }
             let (run, place) = task.run.placed()?;
             command(run, place, problems);
+            network::of_task(setting, task);
             Some(Work::Command { run: run.clone() })
         }
         (true, None) => {

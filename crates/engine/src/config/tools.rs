@@ -10,7 +10,7 @@ use super::concern::leads_outside;
 use super::diagnostic::{NO_HELP, Place};
 use super::raw::Tool;
 use super::shape::{Entry, Item};
-use super::{Setting, env, names};
+use super::{Setting, env, names, network};
 use crate::id::Name;
 use crate::schema::Schema;
 use crate::spec::tool::{CommandTool, places_of_code};
@@ -122,6 +122,7 @@ fn command(setting: Setting<'_>, entry: &Entry<Tool>, raw: &Tool, schema: Option
                     \"grep \\\"$1\\\" log\", \"sh\", \"{{ args.pattern }}\"]";
         problems.error("template_in_run", &code.at.value, message, help);
     }
+    network::of_tool(setting, raw);
     for Item { value: word, at } in raw.command.iter() {
         env::check_nul(word, &at.value, problems);
     }

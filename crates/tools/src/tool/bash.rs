@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use self::grammar::Reading;
+pub use self::grammar::network::{NetworkNeed, network_needs, network_needs_of, redirects};
 pub use self::grammar::verdict;
 pub use self::located::locate;
 use self::runs::Runs;

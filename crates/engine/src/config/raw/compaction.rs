@@ -136,11 +136,11 @@ sections! {
     CompactionHooks {
         /// The command that runs before a summary is written; it can prevent the summary or add
         /// instructions.
-        pre_compact: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        pre_compact: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that receives the finished summary.
-        post_compact: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        post_compact: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that returns text for the agent to read after a compaction.
-        after_compact_context: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        after_compact_context: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The time limit of each command.
         timeout: Duration = Hooks::default().timeout, Kind::Time;
     }

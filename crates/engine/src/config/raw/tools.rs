@@ -14,7 +14,14 @@ use crate::tool::TIME_LIMIT;
 /// The words of a tool's command.
 const WORDS: Kind = Kind::List(&Kind::Text(
     "template",
-    &["bad_template", "bad_value", "missing_program", "template_in_run", "undefined_name"],
+    &[
+        "bad_template",
+        "bad_value",
+        "missing_program",
+        "no_network",
+        "template_in_run",
+        "undefined_name",
+    ],
 ));
 
 /// The most bytes of an output that are held in memory.
@@ -58,18 +65,18 @@ sections! {
     RunHooks {
         /// The command that runs before the first task. If it fails, the run ends before anything is
         /// spent.
-        on_start: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        on_start: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs after a run that completed.
-        on_success: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        on_success: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs after a run that failed or completed only in part.
-        on_failure: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        on_failure: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs after every end of a run, also one that was cancelled.
-        on_exit: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        on_exit: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs before each call of a tool; it can deny the call, or have a person
         /// asked.
-        pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs after each call of a tool; it can add a note for the model.
-        post_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value";
+        post_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The answer for a call if `pre_tool_use` does not work (it cannot be started, is over its time,
         /// ends with another exit code than 0 and 2, or prints what is not understood): `deny`, or
         /// `allow`, the rules decide.

@@ -158,7 +158,7 @@ sections! {
         /// The command, which runs as in a task. It gets the answer as the file
         /// `$OUTPUT_PATH`, and as `$OUTPUT` if it has at most 64 KiB. The check passes if the exit
         /// code is 0. A crash makes it run again.
-        run: String, TEXT, gives "bad_value", "template_in_run";
+        run: String, TEXT, gives "bad_value", "no_network", "template_in_run";
         /// Environment variables for that command, by name. Their templates can use `output` and
         /// `iteration`, as in `{ FILE = "{{ output.file }}" }`, and the item of a fan-out.
         env: Named<String> = Named::default(), Kind::Map(&VARIABLES, &TEMPLATE), gives "bad_value", "conflict";
@@ -188,7 +188,7 @@ sections! {
         prompt: String, TEMPLATE, gives "conflict", "missing_field", "empty_prompt";
         /// The command, which runs under `sh -c` in the workspace. It gets inputs as `$INPUT_NAME`,
         /// and other values only through `env`.
-        run: String, TEXT, gives "bad_value", "conflict", "template_in_run";
+        run: String, TEXT, gives "bad_value", "conflict", "no_network", "template_in_run";
         /// The tasks that must end before this one starts.
         depends_on: List<String> = Vec::new(), TASKS, gives "cycle", "disabled_task";
         /// The condition on the ends of the dependencies: `all_success`, all completed or were
@@ -293,7 +293,7 @@ sections! {
         output_retries: u32, Kind::Whole(0, 100, "") => "from the agent, else 2",
             gives "conflict";
         /// The checks that an answer must pass, in their order.
-        checks: List<Check> = Vec::new(), Kind::List(&Check::KIND), gives "missing_field", "conflict";
+        checks: List<Check> = Vec::new(), Kind::List(&Check::KIND), gives "missing_field", "conflict", "no_network";
         /// The loop in which the work is repeated.
         r#loop: Loop = Loop::default(), Loop::KIND, gives "missing_field", "conflict";
     }

@@ -8,6 +8,7 @@
 
 mod builders;
 mod call;
+pub(super) mod network;
 mod options;
 pub(super) mod pieces;
 mod programs;
@@ -94,6 +95,8 @@ struct Reader {
     reading: Reading,
     /// True if a command may change the working directory.
     moves: bool,
+    /// The words of each command, if they are wanted.
+    calls: Option<Vec<Vec<Word>>>,
 }
 
 impl Reader {
@@ -123,6 +126,9 @@ impl Reader {
         let Some(first) = words.first() else { return };
         let shown: Vec<_> = words.iter().map(Word::shown).collect();
         self.reading.commands.push(shown.join(" "));
+        if let Some(calls) = &mut self.calls {
+            calls.push(words.to_vec());
+        }
         let judged = match name_fault(first) {
             Some(fault) => Err(fault),
             None if depth > MOST_LEVELS => Err("it is nested too deeply".to_owned()),
