@@ -427,7 +427,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let mut inputs = inputs::inputs(setting);
     let mut models = models::models(setting);
     let tools = tools::tools(setting, &inputs.values);
-    let Parts { tasks, agents } = graphs::parts(setting, &models.models, &mut inputs, graphs);
+    let Parts { tasks, agents, .. } = graphs::parts(setting, &models.models, &mut inputs, graphs);
     output_files::check(setting, &tasks, &inputs.values);
     plan::has_tasks(setting, text);
     agents::unused(setting, text);

@@ -19,12 +19,13 @@ use super::raw::{Header, Settings};
 use super::shape::Section;
 use super::templates::{Language, Scope};
 use super::tree::Places;
-use super::{Setting, agents, header, idle, overrides, tasks};
+use super::{Setting, agents, header, idle, output_types, overrides, tasks};
 use crate::id::Name;
 use crate::spec::acceptance::CheckWork;
 use crate::spec::sub_graph::SubGraph;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, Work};
 use crate::template;
+use crate::template::value_type::Type;
 
 /// The keys of a file of a sub-graph.
 const KEYS: [&str; 7] = ["version", "requires", "name", "description", "inputs", "tasks", "agents"];
@@ -152,6 +153,8 @@ impl Reader<'_> {
 pub(super) struct Parts {
     pub(super) tasks: Vec<TaskSpec>,
     pub(super) agents: BTreeMap<Name, AgentSpec>,
+    /// The type of the output, if the file is that of a sub-graph; unknown if a task could not be built.
+    output: Type,
 }
 
 /// Builds the tasks and agents of a file with these inputs. The paths outside the root that inputs of
@@ -163,13 +166,27 @@ pub(super) fn parts(
     graphs: &[Graph],
 ) -> Parts {
     let mut agents = agents::agents(setting, models);
-    let mut all = tasks::tasks(setting, &agents);
-    overrides::apply(setting, models, &mut agents, &mut all);
-    let mut parts = Parts { tasks: all, agents };
-    for graph in graphs {
+    let built = tasks::tasks(setting, &agents);
+    let inner_parts = |graph: &Graph| {
         let mut own = with(setting, &inputs.values, graph);
         let inner = Setting { raw: &graph.raw, ..setting };
         let inner = self::parts(inner, models, &mut own, &graph.inner);
+        (inner, own)
+    };
+    let inner: Vec<(Parts, Inputs)> = graphs.iter().map(inner_parts).collect();
+    let types = graphs
+        .iter()
+        .zip(&inner)
+        .map(|(graph, (inner, _))| (graph.task.as_str(), inner.output.clone()));
+    let types: BTreeMap<&str, Type> = types.collect();
+    output_types::check(setting, built.iter().map(|built| &built.task), &types);
+    let is_whole = built.len() == setting.raw.tasks.names().count();
+    let enabled = built.into_iter().filter_map(|built| built.is_enabled.then_some(built.task));
+    let mut all: Vec<TaskSpec> = enabled.collect();
+    let output = if is_whole { output_types::of_graph(&all, &types) } else { Type::Unknown };
+    overrides::apply(setting, models, &mut agents, &mut all);
+    let mut parts = Parts { tasks: all, agents, output };
+    for (graph, (inner, own)) in graphs.iter().zip(inner) {
         inputs.read_only_roots.extend(own.read_only_roots);
         parts.add(graph, inner, &own.values);
     }

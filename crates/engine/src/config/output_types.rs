@@ -4,21 +4,28 @@
 //! What is not known has any type, so each finding is a mistake. Knows nothing of names that do not exist:
 //! `templates` reports them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diagnostic::{Place, Problems};
 use super::raw::{InputKind, Task};
 use super::shape::{Field, Item};
 use super::templates::within;
 use super::{Setting, names};
-use crate::spec::{OutputFormat, TaskSpec, Work};
+use crate::spec::{OnFailure, OutputFormat, TaskSpec, Work};
 use crate::template::typing::{self, Misfit, MisfitKind, Roots, Typed};
 use crate::template::value_type::{Field as OfField, Fields, Type};
 
+/// The types of the outputs of sub-graphs, by the names of their tasks.
+type OfGraphs<'a> = BTreeMap<&'a str, Type>;
+
 /// Checks the tasks of a file; `tasks` are those that could be built.
-pub(super) fn check(setting: Setting<'_>, tasks: &[&TaskSpec]) {
-    let of_tasks: BTreeMap<&str, Type> =
-        tasks.iter().map(|task| (task.name.as_str(), of_task(task))).collect();
+pub(super) fn check<'t>(
+    setting: Setting<'_>,
+    tasks: impl Iterator<Item = &'t TaskSpec> + Clone,
+    graphs: &OfGraphs<'_>,
+) {
+    let of_tasks = tasks.clone().map(|task| (task.name.as_str(), of_task(task, graphs)));
+    let of_tasks: BTreeMap<&str, Type> = of_tasks.collect();
     let inputs = of_inputs(setting);
     for spec in tasks {
         let Some(raw) = setting.raw.tasks.value(spec.name.as_str()) else { continue };
@@ -36,11 +43,29 @@ pub(super) fn check(setting: Setting<'_>, tasks: &[&TaskSpec]) {
     }
 }
 
-/// Returns what templates see of a task.
-fn of_task(task: &TaskSpec) -> Type {
-    let or_none = |of: Type| Type::one_of([of, Type::Null]);
-    let output = of_output(task);
-    let output = match task.fan_out {
+/// Returns the type of the output of a sub-graph with these tasks, all of which could be built: an object with the
+/// outputs of those on which no other depends.
+pub(super) fn of_graph(tasks: &[TaskSpec], graphs: &OfGraphs<'_>) -> Type {
+    let awaited: BTreeSet<&str> =
+        tasks.iter().flat_map(|task| &task.depends_on).map(|name| name.as_str()).collect();
+    let last = tasks.iter().filter(|task| !awaited.contains(task.name.as_str()));
+    Type::object(last.map(|task| {
+        let (_, of) = of_answer(task, graphs);
+        // A task that does not run has none, and neither has one whose failure the others do not wait for.
+        let may_miss = task.when.is_some() || task.on_failure == Some(OnFailure::Continue);
+        let of = if may_miss { or_none(of) } else { of };
+        (task.name.to_string(), of)
+    }))
+}
+
+fn or_none(of: Type) -> Type {
+    Type::one_of([of, Type::Null])
+}
+
+/// Returns the field in which templates see the answers of a task, with its type.
+fn of_answer(task: &TaskSpec, graphs: &OfGraphs<'_>) -> (&'static str, Type) {
+    let output = of_output(task, graphs);
+    match task.fan_out {
         None => ("output", output),
         Some(_) => {
             let end = Type::object([
@@ -53,14 +78,19 @@ fn of_task(task: &TaskSpec) -> Type {
             ]);
             ("outputs", end.list())
         }
-    };
+    }
+}
+
+/// Returns what templates see of a task.
+fn of_task(task: &TaskSpec, graphs: &OfGraphs<'_>) -> Type {
+    let output = of_answer(task, graphs);
     let others = ["output_path", "partial", "state", "error"];
     let all = others.into_iter().map(|name| (name, Type::Unknown)).chain([output]);
     Type::object(all)
 }
 
 /// Returns the type of a task's answer.
-fn of_output(task: &TaskSpec) -> Type {
+fn of_output(task: &TaskSpec, graphs: &OfGraphs<'_>) -> Type {
     match (&task.work, &task.acceptance.schema, task.output) {
         (Work::Approval(_), ..) => Type::object([
             ("approved", Type::Bool),
@@ -68,7 +98,7 @@ fn of_output(task: &TaskSpec) -> Type {
             ("by", Type::Unknown),
             ("at_ms", Type::Number),
         ]),
-        (Work::Graph { .. }, ..) => Type::Unknown,
+        (Work::Graph { .. }, ..) => graphs.get(task.name.as_str()).cloned().unwrap_or_default(),
         (_, Some(schema), _) => Type::of_schema(schema.document()),
         (_, None, OutputFormat::Text | OutputFormat::Raw) => Type::Text,
         (_, None, OutputFormat::Json) => Type::Unknown,
@@ -133,7 +163,8 @@ impl OfTask<'_> {
 
     /// Checks the texts that judge the answer.
     fn answer(&self, mut roots: Roots) {
-        let output = of_output(self.spec);
+        // A sub-graph has nothing that judges its answer.
+        let output = of_output(self.spec, &OfGraphs::new());
         // The fields of a text are reported where its name is.
         let output = if output == Type::Text { Type::Unknown } else { output };
         roots.insert("output".to_owned(), output);

@@ -7,24 +7,26 @@ use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
 use super::written::Lines;
-use super::{
-    Setting, answers, approvals, budgets, env, fan_out, names, network, output_types, retry,
-    sandbox,
-};
+use super::{Setting, answers, approvals, budgets, env, fan_out, names, network, retry, sandbox};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
-/// Turns `[tasks]` into tasks, in the order in which they are written.
-pub(super) fn tasks(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>) -> Vec<TaskSpec> {
+/// A task of a file.
+pub(super) struct Built {
+    /// True if it is part of the plan. The mistakes of others are found too.
+    pub(super) is_enabled: bool,
+    pub(super) task: TaskSpec,
+}
+
+/// Turns `[tasks]` into tasks, in the order in which they are written. Those that cannot be built are left out.
+pub(super) fn tasks(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>) -> Vec<Built> {
     cycles(&setting.raw.tasks, setting.problems);
     let mut lines = Lines::default();
     let built = setting.raw.tasks.values().filter_map(|(entry, task)| {
-        Some((*task.enabled, spec(setting, entry, task, agents, &mut lines)?))
+        let is_enabled = *task.enabled;
+        Some(Built { is_enabled, task: spec(setting, entry, task, agents, &mut lines)? })
     });
-    // The mistakes of a task that is not enabled are found too.
-    let all: Vec<(bool, TaskSpec)> = built.collect();
-    output_types::check(setting, &all.iter().map(|(_, task)| task).collect::<Vec<_>>());
-    all.into_iter().filter_map(|(is_enabled, task)| is_enabled.then_some(task)).collect()
+    built.collect()
 }
 
 fn spec(

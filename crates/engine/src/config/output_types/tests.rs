@@ -335,3 +335,66 @@ proptest! {
         }
     }
 }
+
+/// The problems of a file whose task `s` stands for a sub-graph with these tasks, and whose task `u` has these lines.
+fn of_graph(inner: &str, body: &str) -> Vec<String> {
+    let workspace = Workspace::new();
+    workspace.write("sub.toml", &format!("version = 1\n{inner}\n"));
+    workspace.write(
+        "deep.toml",
+        "version = 1\n[tasks.z]\nrun = 'x'\noutput = 'json'\n[tasks.y]\nrun = 'x'\n",
+    );
+    let text = format!(
+        "{BASE}[tasks.s]\nworkflow = 'sub.toml'\n\
+         [tasks.u]\nagent = 'a'\ndepends_on = ['s']\n{body}\n"
+    );
+    let all = workspace.problems(&text, &workspace.sources());
+    all.iter().map(|line| line.split_once(' ').expect("a place").1.to_owned()).collect()
+}
+
+#[test]
+fn the_output_of_a_sub_graph_has_the_types_of_its_last_tasks() {
+    let inner = format!(
+        "[tasks.first]\nrun = 'x'\n[tasks.t]\nrun = 'x'\n\
+         [tasks.j]\nrun = 'x'\ndepends_on = ['first']\noutput_schema = {CLOSED}\n\
+         [tasks.f]\nrun = 'x'\nforeach = '[1]'\noutput_schema = {CLOSED}\n\
+         [tasks.w]\nrun = 'x'\nwhen = 'true'\noutput_schema = {CLOSED}\n\
+         [tasks.deep]\nworkflow = 'deep.toml'\n"
+    );
+    let prompt = |text: &str| of_graph(&inner, &format!("prompt = '{text}'"));
+    for (text, want) in [
+        (
+            "{{ tasks.s.output.jj }}",
+            "undefined_name `tasks.s.output` has no `jj` | did you mean `j`?",
+        ),
+        (
+            "{{ tasks.s.output.first }}",
+            "undefined_name `tasks.s.output` has no `first` | it has `deep`, `f`, `j`, `t` and `w`",
+        ),
+        (
+            "{{ tasks.s.output.j.findngs }}",
+            "undefined_name `tasks.s.output.j` has no `findngs` | did you mean `findings`?",
+        ),
+        (
+            "{% for end in tasks.s.output.f %}{{ end.output.findngs }}{% endfor %}",
+            "`end.output` is an object or none and has no `findngs` | did you mean `findings`?",
+        ),
+        ("{{ tasks.s.output.deep.x }}", "undefined_name `tasks.s.output.deep` has no `x`"),
+        ("{{ tasks.s.output.t.x }}", "undefined_name `tasks.s.output.t` is text and has no `x`"),
+    ] {
+        let all = prompt(text);
+        assert!(all.len() == 1 && all[0].contains(want), "{text}: {all:?}");
+    }
+    for text in [
+        "{{ tasks.s.output.j.findings[0].file }} {{ tasks.s.output.t }} {{ tasks.s.output.f[0].key }}",
+        "{{ tasks.s.output.deep.z.anything }} {{ tasks.s.output.deep.y }} {{ tasks.s.output | tojson }}",
+        "{% if tasks.s.output.w %}{{ tasks.s.output.w.done }}{% endif %}",
+    ] {
+        assert_eq!(prompt(text), [""; 0], "{text}");
+    }
+    let all = of_graph(&inner, "prompt = 'x'\nforeach = 'tasks.s.output.t'");
+    assert!(all.len() == 1 && all[0].contains("`foreach` needs a list"), "{all:?}");
+    // Where a task could not be built, its output is not known.
+    let all = of_graph("[tasks.t]\nrun = 'x'\n[tasks.k]\n", "prompt = '{{ tasks.s.output.k }}'");
+    assert!(all.len() == 1 && all[0].contains("does nothing"), "{all:?}");
+}
