@@ -1,6 +1,7 @@
 //! `show`: prints one run, task, agent or stored result in full.
 
 mod changes;
+mod command;
 mod output;
 mod rounds;
 mod view;
@@ -221,6 +222,9 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
             document["task"] = json!(name);
             document["evidence"] = json!(evidence.of(name));
             document["checks"] = rounds::checks_json(state, name);
+            if let Some(command) = command::of(run, state, task) {
+                document["command"] = command::json(state, &command);
+            }
             text.push_str(&format!("{document}\n"));
             continue;
         }
@@ -232,6 +236,9 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         ));
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
             text.push_str(&format!("{}\n", quoted(&note)));
+        }
+        if let Some(command) = command::of(run, state, task).filter(|_| is_one) {
+            text.push_str(&command::text(state, &command));
         }
         text.push_str(&rounds::text(state, name, task));
         if let Some(undone) = undone_of(state, name) {

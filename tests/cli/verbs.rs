@@ -715,6 +715,44 @@ fn a_second_run_beside_one_at_work_is_named_and_refused_where_the_file_says_so()
 }
 
 #[test]
+fn show_tells_what_a_command_was_given() {
+    let desk = Desk::commands(
+        "[secrets]\nkey = { env = 'SHOWN_KEY' }\n[sandbox]\nenv = ['SHOWN_KEY']\n\
+         [inputs.base]\ndefault = 'main'\n\
+         [tasks.first]\nrun = 'printf %s \"$SHOWN_KEY\"'\n\
+         [tasks.one]\nrun = 'true'\ncwd = 'sub'\ndepends_on = ['first']\n\
+         env = { KEY = '{{ tasks.first.output }}', LEVEL = '3' }\n",
+    );
+    std::fs::create_dir(desk.path().join("sub")).expect("a folder");
+    let mut command = desk.command(&["run"]);
+    let done = Done::of(command.env("SHOWN_KEY", "very-secret-value-1188").env("EDITOR", "none"));
+    assert_eq!(done.code, 0, "{}", done.err);
+    // From the records, whatever the file says by then.
+    desk.write("agents.toml", &desk.read("agents.toml").replace("LEVEL = '3'", "LEVEL = '4'"));
+    let shown = desk.good(&["show", "/one"]);
+    let root = desk.path().canonicalize().expect("a path");
+    for wanted in [
+        "shell: /bin/sh -c\n".to_owned(),
+        format!("folder: {}\n", root.join("sub").display()),
+        "  LEVEL=3\n".to_owned(),
+        "  INPUT_BASE=main\n".to_owned(),
+        "  KEY=".to_owned(),
+    ] {
+        assert!(shown.contains(&wanted), "{wanted}: {shown}");
+    }
+    assert!(!shown.contains("very-secret"), "{shown}");
+    let all = shown.lines().find(|line| line.starts_with("variables of all commands: "));
+    let all: Vec<_> = all.expect("a line").split(' ').collect();
+    assert!(all.contains(&"PATH") && all.contains(&"SHOWN_KEY"), "{all:?}");
+    assert!(!all.contains(&"EDITOR"), "{all:?}");
+    let command = &desk.json(&["show", "/one", "--json"])[0]["command"];
+    assert_eq!(command["cwd"], "sub");
+    assert_eq!(command["env"]["LEVEL"], "3");
+    assert_eq!(command["shell"], serde_json::json!(["/bin/sh", "-c"]));
+    assert!(command["env_of_all"].as_array().is_some_and(|names| names.contains(&"PATH".into())));
+}
+
+#[test]
 fn verbs_of_other_programs_are_known_or_lead_on() {
     let (desk, _) = ran(0);
     assert_eq!(desk.good(&["status", "-a"]), desk.good(&["ps", "-a"]));

@@ -253,7 +253,7 @@ impl Run {
         let started = transcript_writer::State::start(owned, at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
-        parts.sandbox.add_to(&mut drafts);
+        parts.sandbox.add_to(&mut drafts, &services::variables_of_commands(&config));
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let unfinished = tracker.unfinished(&recorded);
         let state = tracker.into_state();

@@ -316,6 +316,9 @@ pub struct RunOpened {
     /// The sandbox of commands; absent if the run has no commands or wants no sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxProof>,
+    /// The names of the environment variables that every command gets, sorted; none if the run has no commands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 impl RunOpened {
@@ -323,8 +326,8 @@ impl RunOpened {
     #[must_use]
     pub fn by_this_process(epoch: u64) -> Self {
         let (pid, retried, reopened) = (std::process::id(), Vec::new(), Vec::new());
-        let (by, reason, accepted, sandbox) = (None, None, None, None);
-        Self { epoch, pid, by, reason, accepted, retried, reopened, sandbox }
+        let (by, reason, accepted, sandbox, variables) = (None, None, None, None, Vec::new());
+        Self { epoch, pid, by, reason, accepted, retried, reopened, sandbox, variables }
     }
 }
 

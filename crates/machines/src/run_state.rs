@@ -9,6 +9,7 @@ mod agent;
 mod begin_again;
 pub mod budgets;
 mod clock;
+mod commands;
 mod fan_out;
 mod growth;
 mod hooks;
@@ -33,6 +34,7 @@ pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};
 use self::budgets::Budgets;
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
+use self::commands::Commands;
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
 pub use self::notices::Notice;
@@ -47,7 +49,6 @@ use crate::event::{Event, PauseCause, Record, RunCompleted, RunCreated, RunStatu
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskStarted, TaskState};
-use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Program;
 
@@ -117,9 +118,8 @@ pub struct RunState {
     /// The questions to people.
     #[serde(default)]
     questions: Questions,
-    /// The sandbox of the newest opening.
     #[serde(default)]
-    sandbox: Option<SandboxProof>,
+    commands: Commands,
     #[serde(default)]
     hooks: Hooks,
     #[serde(default)]
@@ -147,12 +147,6 @@ pub struct IllegalRecord {
 }
 
 impl RunState {
-    /// Returns the sandbox of the run's commands, if they have one or should have one.
-    #[must_use]
-    pub fn sandbox(&self) -> Option<&SandboxProof> {
-        self.sandbox.as_ref()
-    }
-
     /// Returns the creation of the run, once it is known.
     #[must_use]
     pub fn created(&self) -> Option<&RunCreated> {
@@ -347,7 +341,7 @@ impl RunState {
                 self.paused_cause = None;
                 // After a pause the same process goes on with the same sandbox.
                 if opened.reason.is_none() {
-                    self.sandbox = opened.sandbox.clone();
+                    self.commands = Commands::of(opened);
                 }
                 if let Some(accepted) = &opened.accepted {
                     self.began = self.clock.reading();

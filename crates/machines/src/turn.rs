@@ -46,6 +46,9 @@ pub enum Program {
     Command(Command),
 }
 
+/// The words before the command line of a task: what reads it.
+pub const SHELL: [&str; 2] = ["/bin/sh", "-c"];
+
 /// The command of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {

@@ -34,12 +34,16 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Records the proof with the opening of the run, and who opened it.
-    pub(super) fn add_to(&self, drafts: &mut [Draft]) {
+    /// Records the proof with the opening of the run, who opened it, and the names of the variables of its commands.
+    pub(super) fn add_to(&self, drafts: &mut [Draft], variables: &[String]) {
         for draft in drafts {
             if let Event::RunOpened(opened) = &mut draft.event {
                 opened.sandbox.clone_from(&self.proof);
                 opened.by = Some(this_process());
+                // Without commands there is nothing to prove.
+                if self.proof.is_some() {
+                    opened.variables = variables.to_vec();
+                }
             }
         }
     }

@@ -339,6 +339,11 @@ fn environment_of_commands(config: &Config) -> BTreeMap<String, String> {
     variables
 }
 
+/// Returns the names of the variables that every command gets, sorted.
+pub(super) fn variables_of_commands(config: &Config) -> Vec<String> {
+    environment_of_commands(config).into_keys().collect()
+}
+
 /// Returns the number of processors.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)

@@ -14,6 +14,7 @@ use super::{Ending, ToolContext, ToolError, ToolOutput};
 use crate::output::{Output, Printed};
 use crate::spec::sandbox::limit_passed;
 use crate::store::INLINE_CHARS;
+use crate::turn::SHELL;
 
 /// A command to run, with its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +28,7 @@ pub(super) struct Order {
 impl Order {
     /// Returns the order for a command line, which a shell runs in the workspace root.
     pub(super) fn shell(line: String, timeout: Duration, reader: Reader) -> Self {
-        let argv = vec!["/bin/sh".to_owned(), "-c".to_owned(), line];
+        let argv = SHELL.iter().map(|word| (*word).to_owned()).chain([line]).collect();
         let folder = PathBuf::new();
         let (errors, inline_chars) = (Errors::Joined, INLINE_CHARS);
         let program = Program { argv, folder, input: None, errors, timeout, inline_chars };
