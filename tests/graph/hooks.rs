@@ -311,3 +311,44 @@ fn a_hook_that_ctrl_c_has_ended_runs_again_when_the_run_goes_on() {
         assert_eq!(desk.read("noted"), "began\nbegan\n");
     }
 }
+
+#[test]
+fn the_hooks_of_states_run_once_for_each_over_a_kill_and_a_resume() {
+    let hook = |name: &str| format!("{name} = ['sh', 'note.sh', '{name}']\n");
+    let hooks: String = ["run_paused", "run_resumed", "question", "on_exit"].map(hook).concat();
+    let desk = Desk::commands(&format!(
+        "[hooks]\n{hooks}\n[tasks.gate.approval]\nmessage = 'deploy?'\n\
+         [tasks.long]\nrun = 'test -e go || {{ touch begun; sleep 60; }}'\n"
+    ));
+    desk.write("note.sh", "cat >> .input; echo >> .input; echo $1 >> .noted\n");
+    // The process dies while the question is open: nothing paused.
+    let live = desk.start(&["run"]);
+    wait("the hook of the question", || {
+        let noted = desk.path().join(".noted").exists() && desk.path().join("begun").exists();
+        let ended = journal(&desk).iter().any(|record| record["type"] == "hook.finished");
+        (noted && ended).then_some(())
+    });
+    drop(live);
+    assert_eq!(desk.read(".noted"), "question\n");
+    desk.write("go", "");
+    // It goes on and pauses for the same question.
+    assert_eq!(desk.call(&["resume"]).code, 6);
+    assert_eq!(desk.read(".noted"), "question\nrun_resumed\nrun_paused\n");
+    let records = journal(&desk);
+    let asked = records.iter().find(|record| record["type"] == "approval.asked").expect("one");
+    let inputs = lines(&desk.read(".input"));
+    assert_eq!(inputs[0]["hook_event_name"], "Question");
+    assert_eq!(inputs[0]["question"]["id"], asked["data"]["id"]);
+    assert_eq!(inputs[0]["question"]["kind"], "approval");
+    assert_eq!(inputs[0]["question"]["text"], "deploy?");
+    assert_eq!(inputs[1]["hook_event_name"], "RunResumed");
+    assert_eq!(
+        (&inputs[2]["hook_event_name"], &inputs[2]["cause"]),
+        (&"RunPaused".into(), &"person".into())
+    );
+    assert_eq!(records.last().expect("one")["type"], "run.paused");
+    let id = asked["data"]["id"].as_str().expect("an id");
+    assert_eq!(desk.call(&["approve", id]).code, 0);
+    desk.good(&["resume"]);
+    assert_eq!(desk.read(".noted"), "question\nrun_resumed\nrun_paused\nrun_resumed\non_exit\n");
+}

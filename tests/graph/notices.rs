@@ -222,13 +222,13 @@ fn a_server_is_told_of_everything_once_over_a_kill_and_while_it_was_down() {
         let wanted: Vec<_> = kinds.iter().map(|kind| (*kind, 1)).collect();
         assert_eq!(counts, wanted, "{taken:?}");
     };
-    once(&["failed", "paused", "permission", "question"]);
+    once(&["died", "failed", "paused", "permission", "question"]);
     assert_eq!(call(&desk, &["resume", "--trust"]).code, 6);
-    once(&["failed", "paused", "permission", "question"]);
+    once(&["died", "failed", "paused", "permission", "question"]);
     answer_all(&desk);
     let ended = call(&desk, &["resume", "--trust"]);
     assert_eq!(ended.code, 8, "{}", ended.err);
-    once(&["failed", "finished", "paused", "permission", "question"]);
+    once(&["died", "failed", "finished", "paused", "permission", "question"]);
     // Attempts before that had the same ids, and nothing holds a secret.
     let requests = server.requests.lock().expect("requests").clone();
     for (mode, id, signature, body) in requests.iter() {
@@ -316,4 +316,38 @@ fn a_file_that_names_a_private_server_is_told_so_and_its_run_ends_as_ever() {
     assert!(server.taken().is_empty());
     let report = desk.good(&["report", "--format", "json"]);
     assert!(report.contains("private address"), "{report}");
+}
+
+#[test]
+fn a_fork_tells_of_its_own_states_and_its_parent_of_the_failures_before_it() {
+    let server = Server::start(Mode::Up);
+    let desk = Desk::commands(&format!(
+        "[limits]\nfail_fast = false\n[notify]\nafter = '0s'\n\
+         [notify.webhook]\nurl = 'http://127.0.0.1:{}/'\nallow_private = true\n\
+         [tasks.bad]\nrun = 'false'\n[tasks.gate.approval]\nmessage = 'deploy?'\n",
+        server.port
+    ));
+    let run = desk.call(&["run", "--trust"]);
+    assert_eq!(run.code, 6, "{}", run.err);
+    let kinds = |taken: &BTreeMap<String, Vec<String>>| {
+        taken.iter().map(|(kind, ids)| (kind.clone(), ids.len())).collect::<Vec<_>>()
+    };
+    let once = |kind: &str| (kind.to_owned(), 1);
+    let of_parent = server.taken();
+    assert_eq!(kinds(&of_parent), [once("approval"), once("failed"), once("paused")]);
+    // The fork shares all that its parent was told of, also the pause.
+    let last = journal(&desk).lines().last().map(|line| serde_json::from_str::<Value>(line));
+    let seq = last.expect("records").expect("JSON")["seq"].clone();
+    let parent = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
+    let fork = desk.call(&["fork", &format!("{parent}@{seq}"), "--trust"]);
+    assert_eq!(fork.code, 6, "{}", fork.err);
+    let all = server.taken();
+    let of_fork: Vec<_> = all
+        .iter()
+        .map(|(kind, ids)| {
+            let own = ids.iter().filter(|id| !id.starts_with(&parent));
+            (kind.as_str(), own.count())
+        })
+        .collect();
+    assert_eq!(of_fork, [("approval", 1), ("failed", 0), ("paused", 1)], "{all:?}");
 }

@@ -23,7 +23,7 @@
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
 //! - `purse`: what calls of models may cost;
-//! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run itself;
+//! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run and its states;
 //! - `notices`: who is told of which state of the run, and when again;
 //! - `growth`: the tasks that agents propose, and `unasked`: how many of them.
 //!
@@ -249,6 +249,7 @@ impl RunMachine {
         }
         self.questions().resume();
         self.notices().take_up();
+        self.hooks().take_up();
         self.decide();
     }
 
@@ -468,6 +469,7 @@ impl RunMachine {
             _ => {}
         }
         self.notices().taken_in(record);
+        self.hooks().taken_in(record);
         self.carry_out_all();
         Ok(())
     }

@@ -299,6 +299,10 @@ impl RunState {
         if let Event::HookFinished(finished) = &record.event {
             self.hooks.finished(finished);
         }
+        let is_own = record.seq > self.shared_seq();
+        if is_own {
+            self.hooks.note(record, self.phase, self.paused_cause);
+        }
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
@@ -311,7 +315,7 @@ impl RunState {
         self.note_question(record);
         self.quotas.note(record);
         self.budgets.note(record);
-        self.notices.note(record);
+        self.notices.note(record, is_own);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;
         self.epoch = record.epoch;
@@ -356,7 +360,7 @@ impl RunState {
                     self.wait_again(opened.retried.iter().chain(&opened.reopened));
                 }
             }
-            Event::HookStarted(started) => self.hooks.started(started.hook),
+            Event::HookStarted(started) => self.hooks.started(started),
             Event::PlanExtended(extended) => self.extend_plan(seq, extended),
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;

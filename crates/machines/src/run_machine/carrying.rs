@@ -78,6 +78,8 @@ impl RunMachine {
         if self.facts.pauses.is_finishing() {
             return;
         }
+        self.hooks().start_next();
+        self.carry_out_all();
         match self.facts.pauses.is_interrupted() {
             true => self.pauses().pause_when_quiet(),
             false => self.decide_about_work(),

@@ -257,6 +257,8 @@ decisions! { run:
     WaitForQuota() => run.quotas().opened();
     /// The run ends with this result, after the hooks of its end.
     Complete(result: Box<RunCompleted>) => run.hooks().complete(result);
+    /// The pause of the run is recorded, after its hook and its notices.
+    Pause(reason: String, cause: PauseCause) => run.hooks().pause(reason, cause);
     /// The pause of the run is recorded, after its notices.
     TellOfPause(reason: String, cause: PauseCause) => run.notices().tell_of_pause(reason, cause);
     /// The pause of the run is recorded.

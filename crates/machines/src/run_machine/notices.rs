@@ -248,9 +248,20 @@ impl Desk<'_, Notices> {
     pub(super) fn take_up(&mut self) {
         let open: Vec<_> = self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
         open.into_iter().for_each(|id| self.watch_question(id));
-        let failed = self.state.tasks().filter(|(_, task)| task.state == TaskState::Failed);
+        // What failed before a fork is told of by the run in which it failed.
+        let shared = self.state.shared_seq();
+        let failed = self.state.tasks();
+        let failed =
+            failed.filter(|(_, task)| task.state == TaskState::Failed && task.ended_seq > shared);
         let failed: Vec<_> = failed.map(|(name, task)| (name.clone(), task.ended_seq)).collect();
         failed.into_iter().for_each(|(task, seq)| self.watch_failure(task, seq));
+        // Whoever resumes a run at a terminal knows. A run that dies again before it came further is in the same state.
+        if self.state.has_died() && !self.settings.attended && !self.has_none() {
+            let text =
+                "the process that drove the run died; another one goes on with it".to_owned();
+            let told = self.told_of_run(NoticeKind::Died, "", text);
+            self.intend(&told);
+        }
         self.own().is_touched = true;
     }
 

@@ -49,6 +49,11 @@ impl Pauses {
         self.interrupted.is_some()
     }
 
+    /// Returns true unless somebody waits for the process to stop. A run that pauses for people calls them first.
+    pub(super) fn lets_hooks_begin(&self) -> bool {
+        self.interrupted.as_ref().is_none_or(|(_, cause)| *cause == PauseCause::Person)
+    }
+
     pub(super) fn is_disk_full(&self) -> bool {
         self.is_disk_full
     }
@@ -119,7 +124,9 @@ impl Desk<'_, Pauses> {
         for agent in self.live_agents() {
             self.act(Action::Interrupt(agent, haste));
         }
-        self.post(Decision::EndHook());
+        if !self.pauses.lets_hooks_begin() {
+            self.post(Decision::EndHook());
+        }
         let patience = match haste {
             Haste::WithinGrace => self.end_grace(),
             Haste::AfterReply => self.end_grace() + REPLY_PATIENCE,
@@ -144,7 +151,7 @@ impl Desk<'_, Pauses> {
             && is_quiet
             && !self.hooks.is_at_work()
         {
-            self.post(Decision::TellOfPause(reason, cause));
+            self.post(Decision::Pause(reason, cause));
         }
     }
 
@@ -203,7 +210,7 @@ impl Desk<'_, Pauses> {
             more => format!(", and {more} more tasks wait"),
         };
         let reason = format!("task `{}` failed: {failure}{others}", self.name(first));
-        self.post(Decision::TellOfPause(reason, PauseCause::Failure));
+        self.post(Decision::Pause(reason, PauseCause::Failure));
     }
 
     /// Sets the timer of a stall, or cancels it as soon as anything is at work or waited for.

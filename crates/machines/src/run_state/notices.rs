@@ -97,12 +97,15 @@ impl Notices {
         self.moved_ms
     }
 
-    /// Takes in a record.
-    pub(super) fn note(&mut self, record: &Record) {
+    /// Takes in a record; `is_own` is false for one that a fork shares with its parent. What the parent told of is no
+    /// word about the fork.
+    pub(super) fn note(&mut self, record: &Record, is_own: bool) {
         if is_progress(&record.event) {
             self.progress_seq = record.seq;
         }
         match &record.event {
+            Event::NoticeIntended(_) | Event::NoticeDelivered(_) | Event::NoticeFailed(_)
+                if !is_own => {}
             Event::NoticeIntended(intended) => {
                 let (id, intended) = (intended.id.clone(), intended.clone());
                 let notice = Notice { intended, attempts: 0, failed_ms: 0, error: String::new() };

@@ -23,6 +23,12 @@ pub enum Hook {
     OnFailure,
     /// After every end of a run.
     OnExit,
+    /// Before a pause of a run is recorded, or while it waits for the quota of a provider.
+    RunPaused,
+    /// After a run was opened again, or goes on after such a wait.
+    RunResumed,
+    /// When a run asks a person something.
+    Question,
     /// Before a call of a tool.
     PreToolUse,
     /// After a call of a tool.
@@ -38,6 +44,9 @@ impl Hook {
             Self::OnSuccess => "on_success",
             Self::OnFailure => "on_failure",
             Self::OnExit => "on_exit",
+            Self::RunPaused => "run_paused",
+            Self::RunResumed => "run_resumed",
+            Self::Question => "question",
             Self::PreToolUse => "pre_tool_use",
             Self::PostToolUse => "post_tool_use",
         }
@@ -51,6 +60,9 @@ impl Hook {
             Self::OnSuccess => "OnSuccess",
             Self::OnFailure => "OnFailure",
             Self::OnExit => "OnExit",
+            Self::RunPaused => "RunPaused",
+            Self::RunResumed => "RunResumed",
+            Self::Question => "Question",
             Self::PreToolUse => "PreToolUse",
             Self::PostToolUse => "PostToolUse",
         }
@@ -91,6 +103,12 @@ pub struct HookSpec {
     pub on_failure: Vec<String>,
     /// See [`Hook::OnExit`].
     pub on_exit: Vec<String>,
+    /// See [`Hook::RunPaused`].
+    pub run_paused: Vec<String>,
+    /// See [`Hook::RunResumed`].
+    pub run_resumed: Vec<String>,
+    /// See [`Hook::Question`].
+    pub question: Vec<String>,
     /// See [`Hook::PreToolUse`].
     pub pre_tool_use: Vec<String>,
     /// See [`Hook::PostToolUse`].
@@ -110,6 +128,9 @@ impl HookSpec {
             Hook::OnSuccess => &self.on_success,
             Hook::OnFailure => &self.on_failure,
             Hook::OnExit => &self.on_exit,
+            Hook::RunPaused => &self.run_paused,
+            Hook::RunResumed => &self.run_resumed,
+            Hook::Question => &self.question,
             Hook::PreToolUse => &self.pre_tool_use,
             Hook::PostToolUse => &self.post_tool_use,
         }
@@ -119,8 +140,10 @@ impl HookSpec {
     #[must_use]
     pub fn set(&self) -> BTreeSet<Hook> {
         use Hook::{OnExit, OnFailure, OnStart, OnSuccess, PostToolUse, PreToolUse};
-        let all = [OnStart, OnSuccess, OnFailure, OnExit, PreToolUse, PostToolUse];
-        all.into_iter().filter(|hook| !self.command(*hook).is_empty()).collect()
+        use Hook::{Question, RunPaused, RunResumed};
+        let of_ends = [OnStart, OnSuccess, OnFailure, OnExit];
+        let others = [RunPaused, RunResumed, Question, PreToolUse, PostToolUse];
+        of_ends.into_iter().chain(others).filter(|hook| !self.command(*hook).is_empty()).collect()
     }
 }
 
@@ -165,6 +188,10 @@ pub fn named_paths(argv: &[String]) -> Vec<NamedPath> {
 pub struct HookStarted {
     /// The hook.
     pub hook: Hook,
+    /// The state for which it runs, as no other state of the run: a pause, an opening or a question. Empty for a hook
+    /// that runs once for the beginning or an end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
 }
 
 /// Payload of `hook.finished`.
@@ -172,6 +199,9 @@ pub struct HookStarted {
 pub struct HookFinished {
     /// The hook.
     pub hook: Hook,
+    /// The state for which it ran, as in `hook.started`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
     /// The reason why it did not do its work, or why that is not known; absent if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -198,6 +228,7 @@ impl HookFinished {
     pub fn new(hook: Hook, error: Option<String>) -> Self {
         Self {
             hook,
+            about: String::new(),
             error,
             paused: false,
             output: String::new(),

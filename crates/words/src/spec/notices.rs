@@ -38,11 +38,13 @@ pub enum NoticeKind {
     Finished,
     /// For some time nothing of the run has come further.
     Stalled,
+    /// The process that drove the run has died, and another one goes on with nobody at its terminal.
+    Died,
 }
 
 impl NoticeKind {
     /// All kinds, in the order in which they are listed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Question,
         Self::Permission,
         Self::Approval,
@@ -50,6 +52,7 @@ impl NoticeKind {
         Self::Failed,
         Self::Finished,
         Self::Stalled,
+        Self::Died,
     ];
 
     /// Returns the kind as it is written in configurations and records.
@@ -63,6 +66,7 @@ impl NoticeKind {
             Self::Failed => "failed",
             Self::Finished => "finished",
             Self::Stalled => "stalled",
+            Self::Died => "died",
         }
     }
 }

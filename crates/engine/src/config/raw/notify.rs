@@ -16,7 +16,7 @@ sections! {
         /// The states that are reported: `question`, an agent asks something; `permission`, a call waits for one;
         /// `approval`, the plan or a proposed part of it waits for one; `paused`, the run is paused; `failed`, a
         /// task has failed for good; `finished`, the run has ended; `stalled`, nothing has come further for some
-        /// time.
+        /// time; `died`, the process of the run died and another one goes on with nobody at a terminal.
         on: List<NoticeKind>, Kind::List(&words_of::<NoticeKind>(&[])) => "all of them";
         /// The time for which a question or a pause that ends by itself must last before it is reported. The others
         /// are reported at once, and so is every open question when the process ends.

@@ -72,6 +72,13 @@ sections! {
         on_failure: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs after every end of a run, also one that was cancelled.
         on_exit: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
+        /// The command that runs when the run pauses: before its process ends, or while it waits for the quota of a
+        /// provider.
+        run_paused: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
+        /// The command that runs when a run goes on, after a pause or the death of its process.
+        run_resumed: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
+        /// The command that runs when the run asks a person something, once for each question.
+        question: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs before each call of a tool; it can deny the call, or have a person
         /// asked.
         pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";

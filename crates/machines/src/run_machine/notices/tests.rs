@@ -20,8 +20,48 @@ fn by_name(_: &World, id: &AgentId) -> Vec<Step> {
     }
 }
 
+/// A policy that tells of everything but of deaths: the worlds here die all the time.
 fn policy() -> NoticePolicy {
-    NoticePolicy { channels: [Channel::Webhook].into_iter().collect(), ..NoticePolicy::default() }
+    let on = NoticeKind::ALL.into_iter().filter(|kind| *kind != NoticeKind::Died).collect();
+    NoticePolicy {
+        channels: [Channel::Webhook].into_iter().collect(),
+        on,
+        ..NoticePolicy::default()
+    }
+}
+
+#[test]
+fn a_death_is_told_of_once_until_the_run_comes_further_and_not_to_who_is_there() {
+    for attended in [false, true] {
+        let all = NoticePolicy { on: NoticeKind::ALL.into_iter().collect(), ..policy() };
+        let mut world = told(vec![task("asks", &[]), task("good", &["asks"])], all);
+        world.settings.attended = attended;
+        while world.open_questions().is_empty() {
+            world.step_without_people();
+        }
+        let deaths = |world: &World| intended(world).iter().filter(|kind| **kind == "died").count();
+        let before = deaths(&world);
+        for _ in 0..3 {
+            world.kill_process();
+            for _ in 0..6 {
+                world.step_without_people();
+            }
+        }
+        let after = deaths(&world) - before;
+        assert_eq!(after, usize::from(!attended), "{}", world.story());
+        // A pause is no death.
+        if !attended {
+            let mut world = told(
+                vec![task("asks", &[])],
+                NoticePolicy { on: [NoticeKind::Died].into_iter().collect(), ..policy() },
+            );
+            assert!(matches!(world.play_without_people(), Finish::Paused(_)));
+            let before = deaths(&world);
+            world.kill_process();
+            assert!(matches!(world.play_without_people(), Finish::Paused(_)));
+            assert_eq!(deaths(&world), before, "{}", world.story());
+        }
+    }
 }
 
 /// A world whose run tells of everything by one channel.
