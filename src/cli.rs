@@ -21,6 +21,7 @@ mod dry_run;
 mod evidence;
 mod explain;
 mod fork;
+mod gates;
 mod graph;
 mod here;
 mod init;

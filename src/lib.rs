@@ -50,7 +50,7 @@ pub use crate::run::{
 
 // People beside a run: they answer its questions and watch its replies.
 #[doc(inline)]
-pub use crate::person::{Asker, Question, Watcher};
+pub use crate::person::{Asker, Consent, Question, Watcher};
 #[doc(inline)]
 pub use crate::tool::Change;
 #[doc(inline)]

@@ -12,7 +12,7 @@ use super::screen::Screen;
 use super::stream::Stream;
 use crate::id::AgentId;
 use crate::model::BoxFuture;
-use crate::person::{Asker, Question};
+use crate::person::{Asker, Consent, Question};
 use crate::run::control::this_process;
 use crate::show::question::{self, Answer, Remembered, safe};
 use crate::turn::question::ApprovalAnswered;
@@ -50,7 +50,7 @@ pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
         shown = page(&rows, shown, BELOW_PAGE);
         let is_whole = shown == rows.len();
         let choices = match is_whole {
-            true => format!("{asked} [y yes, n no] "),
+            true => format!("{asked} [y yes, n no; enter asks again] "),
             false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
         };
         match prompt(&choices).and_then(|()| line_or_end(&never)).map(|line| Answer::read(&line)) {
@@ -65,55 +65,83 @@ pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
 #[derive(Debug)]
 struct Terminal {
     screen: Arc<Screen>,
-    /// Held while a question is open: agents that ask at the same time wait for each other.
-    turn: tokio::sync::Mutex<()>,
     remembered: Mutex<Remembered>,
 }
 
 impl Terminal {
     fn new(screen: Arc<Screen>) -> Self {
-        Self { screen, turn: tokio::sync::Mutex::default(), remembered: Mutex::default() }
+        Self { screen, remembered: Mutex::default() }
     }
 
-    async fn answer(&self, question: &Question) -> bool {
-        let _turn = self.turn.lock().await;
+    async fn answer(&self, question: &Question) -> Consent {
+        let _turn = self.screen.turn().await;
         // An answer to an earlier question may cover this one.
         if self.remembered.lock().allows(question) {
-            return true;
+            return true.into();
         }
-        let mut open = OpenQuestion::new(&self.screen);
-        let (width, _) = size();
-        let lines = rows(&question::lines(question), width);
-        let mut shown = 0;
-        loop {
-            let choices = format!("allow? [{}] ", question::choices(question));
-            shown = page(&lines, shown, below(&choices, width));
-            let is_whole = shown == lines.len();
-            let asked = match is_whole {
-                true => choices,
-                false => format!("line {shown} of {}: enter for more, n no ", lines.len()),
-            };
-            open.is_answered = false;
-            let Some(line) = read_line(&asked).await else { return false };
-            open.is_answered = true;
-            let answer = Answer::read(&line);
-            match answer {
-                Answer::No => return false,
-                Answer::Why => print(&format!("{}\n", question::reason(question))),
-                Answer::Rule if question.rule.is_none() => {}
-                Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool if is_whole => {
-                    self.remembered.lock().note(question, answer);
-                    return true;
-                }
-                // A yes to a part of the call is none: the rest comes first.
-                Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool | Answer::Unclear => {}
+        let choices = format!("allow? [{}] ", question::choices(question));
+        let why = question::reason(question);
+        let takes = |answer: Answer| answer != Answer::Rule || question.rule.is_some();
+        match said(&self.screen, &question::lines(question), &choices, Some(&why), takes).await {
+            None => Consent::default(),
+            Some((answer, line)) if answer == Answer::No => no(&line),
+            Some((answer, _)) => {
+                self.remembered.lock().note(question, answer);
+                true.into()
             }
+        }
+    }
+}
+
+/// Returns a no with the reason that was typed.
+pub(super) fn no(line: &str) -> Consent {
+    Consent { allowed: false, reason: question::reason_of_no(line) }
+}
+
+/// Shows lines, page by page where they are long, and asks until the answer is a no, or a yes of a kind that the
+/// question `takes`. Returns it with the line that was typed; `None` at the end of the input. The caller holds the turn.
+pub(super) async fn said(
+    screen: &Screen,
+    lines: &[String],
+    choices: &str,
+    why: Option<&str>,
+    takes: impl Fn(Answer) -> bool,
+) -> Option<(Answer, String)> {
+    let mut open = OpenQuestion::new(screen);
+    let (width, _) = size();
+    let rows = rows(lines, width);
+    let mut shown = 0;
+    loop {
+        shown = page(&rows, shown, below(choices, width));
+        let is_whole = shown == rows.len();
+        let asked = match is_whole {
+            true => choices.to_owned(),
+            false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
+        };
+        open.is_answered = false;
+        let line = read_line(&asked).await?;
+        open.is_answered = true;
+        match (Answer::read(&line), why) {
+            (Answer::No, _) => return Some((Answer::No, line)),
+            (Answer::Why, Some(why)) => print(&format!("{why}\n")),
+            (answer @ (Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool), _)
+                if is_whole && takes(answer) =>
+            {
+                return Some((answer, line));
+            }
+            // A yes to a part of the call is none: the rest comes first.
+            (Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool, _)
+            | (Answer::Why | Answer::Unclear, _) => {}
         }
     }
 }
 
 impl Asker for Terminal {
     fn ask(&self, question: Question) -> BoxFuture<'_, bool> {
+        Box::pin(async move { self.consent(question).await.allowed })
+    }
+
+    fn consent(&self, question: Question) -> BoxFuture<'_, Consent> {
         Box::pin(async move {
             let _waiting = Waiting::new(self.screen.clone(), &question);
             self.answer(&question).await

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ask::asker;
+use super::ask::{self, asker};
 use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
@@ -18,7 +18,7 @@ use super::stopped_run::open;
 use super::stream::{Stream, complain_in_lines};
 use super::tail::{Detail, Printer};
 use super::trust::{self, Trust};
-use super::{after_failure, complain, evidence, questions, refusal, runtime, say};
+use super::{after_failure, complain, evidence, gates, questions, refusal, runtime, say};
 use crate::actor::run_end::RunEnd;
 use crate::client::{Client, Operation, Parts};
 use crate::config::{Config, ProviderKind, Sources};
@@ -200,9 +200,14 @@ async fn drive_once(
         (None, Some(_)) if !shown.json => Parts::Commands,
         (None, _) => Parts::None,
     };
+    let gates = ask::has_terminal()
+        .then(|| gates::asking(client.clone(), screen.clone(), before.as_ref()))
+        .map(|(records, asking)| (records, tokio::spawn(asking)));
+    let (records, gates) = gates.unzip();
     let printing = client.updates(run.began(), parts).map(|updates| {
         let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
         let view = LiveView::new(printer, screen.clone(), status).with_deltas(deltas);
+        let view = view.with_gates(records);
         // A summary follows, and a new run is seen from its first record on.
         let view = if is_new && !shown.json { view.with_evidence() } else { view };
         view.show(updates)
@@ -211,6 +216,11 @@ async fn drive_once(
     let listening = tokio::spawn(listen(signals, client, heard.clone(), screen.clone()));
     let remote = run.remote();
     let end = run.wait().await;
+    if let Some(gates) = gates {
+        // A question that is open leaves the screen before the rest of the log comes.
+        gates.abort();
+        let _ = gates.await;
+    }
     let viewed = match printing {
         // The printing ends by itself after the last event. A slow reader of the output can delay
         // it.

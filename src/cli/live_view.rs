@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::deltas::Deltas;
+use super::gates;
 use super::screen::Screen;
 use super::tail::Printer;
 use crate::client::{Update, Updates};
@@ -45,6 +46,8 @@ pub(super) struct LiveView {
     deltas: Option<Deltas>,
     /// The evidence so far, if a summary follows and the view sees the run from its first record on.
     evidence: Option<EvidenceFold>,
+    /// Where approvals are asked for, if that is here.
+    gates: Option<gates::Records>,
     /// The spawns of one parent that are printed as one line.
     spawns: Vec<SharedRecord>,
     /// True if they have waited for a whole pause between two drawings.
@@ -53,13 +56,18 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
-        let (deltas, evidence, spawns) = (None, None, Vec::new());
-        Self { printer, screen, status, deltas, evidence, spawns, has_waited: false }
+        let (deltas, evidence, gates, spawns) = (None, None, None, Vec::new());
+        Self { printer, screen, status, deltas, evidence, gates, spawns, has_waited: false }
     }
 
     /// Prints the texts of models too, if there is a printer for them.
     pub(super) fn with_deltas(self, deltas: Option<Deltas>) -> Self {
         Self { deltas, ..self }
+    }
+
+    /// Passes the approvals that tasks ask for on, if somebody asks for them.
+    pub(super) fn with_gates(self, gates: Option<gates::Records>) -> Self {
+        Self { gates, ..self }
     }
 
     /// Folds the evidence too, so that a summary need not read the records again. The view must see all of them.
@@ -158,6 +166,9 @@ impl LiveView {
     /// Shows one event. Returns false if it was the last one, or if nothing more can be printed.
     fn take(&mut self, record: SharedRecord) -> bool {
         self.printer.learn(&record);
+        if let Some(gates) = &self.gates {
+            gates::send(gates, &record);
+        }
         if let Some(status) = &mut self.status {
             status.apply(&record);
         }

@@ -22,6 +22,8 @@ pub(super) struct Screen {
     /// The status area; `None` without a terminal that can draw one.
     area: Option<ProgressBar>,
     state: Mutex<State>,
+    /// Held while a question is open: those who ask at the same time wait for each other.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +52,8 @@ impl Screen {
             echo_controls(false);
             area
         });
-        let screen = Arc::new(Self { area, state: Mutex::default() });
+        let screen =
+            Arc::new(Self { area, state: Mutex::default(), turn: tokio::sync::Mutex::default() });
         stream::draws(&screen);
         screen
     }
@@ -110,6 +113,11 @@ impl Screen {
         if let Some(at) = state.asking.iter().position(|asking| asking == agent) {
             state.asking.remove(at);
         }
+    }
+
+    /// Waits until no other question is open. The next one waits until the guard is dropped.
+    pub(super) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Clears the screen for a question: the area is hidden and lines wait.

@@ -41,8 +41,10 @@ fn a_question_takes_only_what_is_typed_after_it() {
     terminal.types("y\n");
     terminal.until("  | touch second\n");
     assert!(desk.path().join("first").exists());
-    terminal.types("n\n");
+    terminal.types("n because one is enough\n");
     terminal.until("  | touch third\n");
+    // Enter alone is no answer.
+    terminal.types("\n");
     terminal.types("t\n");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
@@ -50,8 +52,12 @@ fn a_question_takes_only_what_is_typed_after_it() {
     assert!(shown.contains("1 call denied: bash"), "{shown}");
     let answers = desk.json(&["tail", "--json"]);
     let answers = answers.iter().filter(|event| event["type"] == "approval.answered");
-    let answers: Vec<_> = answers.map(|event| event["data"]["allowed"].clone()).collect();
-    assert_eq!(answers, [true, false, true]);
+    let answers: Vec<_> = answers.map(|event| event["data"].clone()).collect();
+    let allowed: Vec<_> = answers.iter().map(|answer| answer["allowed"].clone()).collect();
+    assert_eq!(allowed, [true, false, true]);
+    assert_eq!(answers[1]["text"], "one is enough");
+    let read = desk.good(&["show", "@one", "--transcript"]);
+    assert!(read.contains("said no. The reason: one is enough"), "{read}");
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn trust_is_asked_for_before_anything_begins() {
         let mut terminal = Terminal::start(&desk, 120, &["run"]);
         // Typed ahead: none of it is an answer.
         terminal.types("y\nyes\n");
-        let shown = terminal.until("trust it? [y yes, n no]");
+        let shown = terminal.until("trust it? [y yes, n no; enter asks again]");
         assert!(shown.contains("agents.toml wants what nobody would expect"), "{shown}");
         assert!(shown.contains("commands can use the network"), "{shown}");
         assert!(shown.contains(r"commands can write `/none\u{1b}[2K`"), "{shown}");

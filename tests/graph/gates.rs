@@ -341,6 +341,43 @@ fn a_question_at_a_terminal_goes_away_when_another_terminal_answers() {
 }
 
 #[test]
+fn a_gate_is_answered_at_the_terminal_of_its_run() {
+    let desk = Desk::commands(
+        "[tasks.gate.approval]\nmessage = 'deploy?'\n\
+         [tasks.other.approval]\nmessage = 'and publish?'\n\
+         [tasks.last.approval]\nmessage = 'and tell?'\n\
+         [tasks.after]\nrun = 'touch deployed'\ndepends_on = ['gate']\n\
+         when = 'tasks.gate.output.approved'\n\
+         [tasks.publish]\nrun = 'touch published'\ndepends_on = ['other']\n",
+    );
+    let mut terminal = Terminal::start(&desk, 130, &["run"]);
+    let shown = terminal.until("approve? [");
+    assert!(shown.contains("gate asks for an approval:\n  | deploy?\n"), "{shown}");
+    terminal.types("a\n");
+    terminal.types("\n");
+    terminal.types("y\n");
+    terminal.until("  | and publish?");
+    wait("the command", || desk.path().join("deployed").exists().then_some(()));
+    terminal.types("n because it is Sunday\n");
+    terminal.until("  | and tell?");
+    // Somebody else answers: the question leaves the screen.
+    let rows = pending(&desk);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(desk.call(&["approve", &id(&rows[0])]).code, 0);
+    let (_, shown) = terminal.end();
+    assert!(shown.contains("it is Sunday"), "{shown}");
+    assert!(!desk.path().join("published").exists());
+    let answers = desk.json(&["tail", "--json"]);
+    let answers = answers.iter().filter(|event| event["type"] == "approval.answered");
+    let answers: Vec<_> = answers.map(|event| event["data"].clone()).collect();
+    assert_eq!(answers.len(), 3, "{answers:?}");
+    assert_eq!(
+        (&answers[1]["allowed"], &answers[1]["text"]),
+        (&json!(false), &json!("it is Sunday"))
+    );
+}
+
+#[test]
 fn a_notification_command_is_told_of_the_question_and_cannot_hold_up_the_run() {
     let desk = Desk::commands(
         "[tasks.gate.approval]\nmessage = 'go?'\nnotify = { command = ['sh', 'tell.sh'] }\n\

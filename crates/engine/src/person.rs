@@ -13,11 +13,32 @@ use crate::tool::basis::Script;
 use crate::tool::printing::Printed;
 use crate::turn::question::ApprovalAnswered;
 
+/// The answer of a person to a question about a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// True if the call may run.
+    pub allowed: bool,
+    /// The reason of a no, which the agent reads.
+    pub reason: Option<String>,
+}
+
+impl From<bool> for Consent {
+    fn from(allowed: bool) -> Self {
+        Self { allowed, reason: None }
+    }
+}
+
 /// Asks a person whether a tool call may run.
 pub trait Asker: Send + Sync + std::fmt::Debug {
     /// Asks, and waits for the answer: true if the call may run. The future may be dropped: then
     /// nobody waits for the answer any more.
     fn ask(&self, question: Question) -> BoxFuture<'_, bool>;
+
+    /// Does the same, with the reason of a no. This is what a run calls; by default the answer of [`ask`](Self::ask)
+    /// has no reason.
+    fn consent(&self, question: Question) -> BoxFuture<'_, Consent> {
+        Box::pin(async move { self.ask(question).await.into() })
+    }
 
     /// Returns the name of the person, for the records.
     fn who(&self) -> String {

@@ -313,7 +313,7 @@ async fn ask(
     let (tool, rule) = (question.tool.clone(), question.rule.clone());
     let asked = ApprovalAsked { tool, rule, effect: Some(effect), ..asked };
     let asker = context.services.asker.as_deref();
-    let here = asker.map(|asker| Here { answer: asker.ask(question), who: asker.who() });
+    let here = asker.map(|asker| Here { answer: asker.consent(question), who: asker.who() });
     // Whoever is asked here keeps the agent up: what is on the screen belongs to its step.
     let waits = asker.is_none().then_some(&context.answers.waits);
     let waiting = waits.map(|waits| waits.enter(&call.key, Wait::undecided(about.clone())));

@@ -11,6 +11,7 @@ use super::step::{SlotReturn, StepContext, take_slot};
 use super::waits::{Wait, Waiting};
 use crate::model::BoxFuture;
 use crate::own_tool::AskPerson;
+use crate::person::Consent;
 use crate::run_machine::Ask;
 use crate::run_state::questions::Answered;
 use crate::tool::{ToolError, ToolOutput};
@@ -19,8 +20,8 @@ use crate::turn_machine::PendingCall;
 
 /// A person at this terminal, who may answer too.
 pub(super) struct Here<'a> {
-    /// Becomes true if the call may run.
-    pub(super) answer: BoxFuture<'a, bool>,
+    /// Whether the call may run.
+    pub(super) answer: BoxFuture<'a, Consent>,
     /// The person's name for the records.
     pub(super) who: String,
 }
@@ -53,9 +54,10 @@ pub(super) async fn ask(
             biased;
             answered = &mut answered => break answered,
             () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
-            allowed = at_terminal => {
+            Consent { allowed, reason } = at_terminal => {
                 asking = None;
-                let answer = PersonsAnswer { id: id.clone(), allowed, text: None, by: who.clone() };
+                let text = reason.filter(|_| !allowed);
+                let answer = PersonsAnswer { id: id.clone(), allowed, text, by: who.clone() };
                 services.tell_supervisor(SupervisorMsg::Answer { request: None, answer });
             }
         }

@@ -31,7 +31,33 @@ pub fn choices(question: &Question) -> String {
         Some(rule) => format!(", r always what the rule `{}` is about", safe(rule)),
         None => String::new(),
     };
-    format!("y yes, n no, a always exactly this{rule}, t every {tool} in this run, w why")
+    format!(
+        "y yes, n no (n REASON tells the agent why), a always exactly this{rule}, t every {tool} in this run, w why; \
+         enter alone asks again"
+    )
+}
+
+/// Returns the reason that stands behind a no, as in `n the tests first` or `no, because it is Sunday`.
+#[must_use]
+pub fn reason_of_no(line: &str) -> Option<String> {
+    let (_, reason) = no_of(line)?;
+    let reason = reason.trim_start_matches([',', ':', ';', '.', '-', ' ', '\t']).trim();
+    let reason = match reason.strip_prefix("because") {
+        Some(rest) if rest.is_empty() || rest.starts_with(' ') => rest.trim(),
+        Some(_) | None => reason,
+    };
+    (!reason.is_empty()).then(|| reason.to_owned())
+}
+
+/// Parts the word for a no from what stands behind it.
+fn no_of(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    let end = line.find(|c: char| !c.is_alphanumeric()).unwrap_or(line.len());
+    let (word, rest) = line.split_at(end);
+    // `n't` and `no_x` are no words for it.
+    let ends = |c: char| c.is_whitespace() || ",:;.-".contains(c);
+    (matches!(word, "n" | "N" | "no" | "No" | "NO") && (rest.is_empty() || rest.starts_with(ends)))
+        .then_some((word, rest))
 }
 
 /// An answer.
@@ -59,7 +85,7 @@ impl Answer {
     pub fn read(line: &str) -> Self {
         match line.trim() {
             "y" | "Y" | "yes" => Self::Yes,
-            "n" | "N" | "no" => Self::No,
+            line if no_of(line).is_some() => Self::No,
             "a" | "always" => Self::Always,
             "r" | "rule" => Self::Rule,
             "t" | "tool" => Self::Tool,
@@ -554,6 +580,11 @@ mod tests {
             ("y\n", Answer::Yes),
             (" yes ", Answer::Yes),
             ("n", Answer::No),
+            ("n because", Answer::No),
+            ("no, not on a Sunday", Answer::No),
+            ("not now", Answer::Unclear),
+            ("n't", Answer::Unclear),
+            ("y because", Answer::Unclear),
             ("a", Answer::Always),
             ("r", Answer::Rule),
             ("t", Answer::Tool),
@@ -563,6 +594,24 @@ mod tests {
             ("ok", Answer::Unclear),
         ] {
             assert_eq!(Answer::read(line), answer, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_no_may_have_a_reason() {
+        for (line, reason) in [
+            ("n\n", None),
+            ("no", None),
+            ("no, ", None),
+            ("n because\n", None),
+            ("n because it is Sunday\n", Some("it is Sunday")),
+            ("no, use the script", Some("use the script")),
+            ("N: first the tests", Some("first the tests")),
+            ("n no network here", Some("no network here")),
+            ("y use the script", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(reason_of_no(line).as_deref(), reason, "{line:?}");
         }
     }
 }
