@@ -5,6 +5,7 @@ mod answer;
 mod args;
 mod ask;
 mod attach;
+mod beside_others;
 mod budget;
 mod cancel;
 mod check;

@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::args;
-use super::ask::{self, asker};
+use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
-use super::{chosen, complain, detach, dry_run, trust};
+use super::{beside_others, chosen, complain, detach, dry_run, trust};
 use crate::config::{self, Config, Sources};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
 use crate::journal::local::LocalArchive;
 use crate::journal::source::{Archive, RecordedRun};
-use crate::printable;
 use crate::run::{Options, Run};
 
 /// The variable that sets `sandbox.mode`.
@@ -60,12 +59,15 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    if !verb.also
-        && !verb.detached
-        && let Err(exit) = beside_others(project, &config, verb.json)
-    {
-        return exit;
-    }
+    let beside = match verb.also {
+        true => Ok(None),
+        false => beside_others::check(project, &config, &verb),
+    };
+    // Held until the run has ended.
+    let _only_one = match beside {
+        Ok(held) => held,
+        Err(exit) => return exit,
+    };
     if verb.detach && !verb.detached {
         // The detached process has no terminal at which it could ask for trust.
         return detach::run(
@@ -108,38 +110,6 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
         ..Options::default()
     };
     drive::drive(project, shown, None, Run::start(config, options))
-}
-
-/// Says which run of the same file is already running, and asks whether to start another one. Without a terminal it
-/// starts, as scripts expect, unless the file says `one_at_a_time`.
-fn beside_others(project: &Project, config: &Config, json: bool) -> Result<(), Exit> {
-    let is_same = |run: &RecordedRun| {
-        let state = || run.state(|_| {}).0;
-        run.is_live() && state().created().is_some_and(|created| created.file == config.file)
-    };
-    let Some(other) = project.runs().into_iter().find(is_same) else { return Ok(()) };
-    let name = printable::line(&config.name).into_owned();
-    let at_work = format!("`{name}` is already running: run {}", project.short(&other));
-    let flags = project.flags();
-    if config.limits.one_at_a_time {
-        complain(&format!("error: {at_work}, and `one_at_a_time` allows no other"));
-        complain(&format!(
-            "help: `callsheet attach{flags}` follows it; `--also` starts another one"
-        ));
-        return Err(Exit::Held);
-    }
-    if json || !ask::has_terminal() {
-        complain(&format!("note: {at_work}; this one works in the same folder beside it"));
-        return Ok(());
-    }
-    let text = [format!("{at_work}."), "Both would work in the same folder.".to_owned()];
-    match ask::confirm(&text, "start another one?") {
-        true => Ok(()),
-        false => {
-            complain(&format!("help: `callsheet attach{flags}` follows it; `--also` does not ask"));
-            Err(Exit::Held)
-        }
-    }
 }
 
 /// Returns the newest run if it is one of the workflow and holds results, with their number, and

@@ -715,6 +715,27 @@ fn a_second_run_beside_one_at_work_is_named_and_refused_where_the_file_says_so()
 }
 
 #[test]
+fn of_runs_that_start_at_once_one_works_where_the_file_wants_one() {
+    let desk = Desk::commands(
+        "[limits]\none_at_a_time = true\n\
+         [tasks.one]\nrun = 'echo x >> ran; until test -e go; do sleep 0.05; done'\n",
+    );
+    let mut started: Vec<_> = (0..5).map(|_| desk.start(&["run"])).collect();
+    wait("all but one to be refused", || {
+        (started.iter_mut().filter_map(|live| live.has_ended().then_some(())).count() == 4)
+            .then_some(())
+    });
+    wait("the command of the one", || desk.path().join("ran").exists().then_some(()));
+    desk.write("go", "");
+    let mut codes: Vec<_> = started.into_iter().map(|live| live.end().code).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 75, 75, 75, 75]);
+    assert_eq!(desk.read("ran"), "x\n");
+    // Nothing is left behind that would keep the next one out, also a detached one.
+    desk.good(&["run", "-d"]);
+}
+
+#[test]
 fn show_tells_what_a_command_was_given() {
     let desk = Desk::commands(
         "[secrets]\nkey = { env = 'SHOWN_KEY' }\n[sandbox]\nenv = ['SHOWN_KEY']\n\
