@@ -1,8 +1,8 @@
-//! What `run` does if another run of the same file is at work in the folder: it says so and asks, or refuses.
+//! What `run` does if another run of the same file is running in the folder: it says so and asks, or refuses.
 //!
 //! With `one_at_a_time` the process that drives a run holds a lock on the file, so that of two that start at the same
 //! moment one is refused. The lock alone does not decide: an editor that saves by a rename leaves a file without it, and
-//! a resumed run has none. So the runs at work are looked at too, while the lock is held.
+//! a resumed run has none. So the running runs are looked at too, while the lock is held.
 
 use std::fs::File;
 
@@ -24,7 +24,7 @@ pub(super) struct OnlyOne {
     _locked: File,
 }
 
-/// Says which run of the same file is at work already, and asks whether to start another one. Without a terminal it
+/// Says which run of the same file is already running, and asks whether to start another one. Without a terminal it
 /// starts, as scripts expect, unless the file says `one_at_a_time`. Then the process that is to drive the run gets a
 /// lock; one that detaches it looks, and leaves that to the other.
 pub(super) fn check(
@@ -37,14 +37,14 @@ pub(super) fn check(
         // The process that detaches a run has asked already.
         let other = if verb.detached { None } else { other(project, config) };
         let Some(other) = other else { return Ok(None) };
-        let at_work = format!("`{name}` is at work already: run {}", project.short(&other));
+        let at_work = format!("`{name}` is already running: run {}", project.short(&other));
         return asked(project, &at_work, verb.json).map(|()| None);
     }
     let locked = if verb.detach && !verb.detached { Ok(None) } else { lock(config) };
     let reason = match (locked, other(project, config)) {
         (Ok(locked), None) => return Ok(locked),
         (Ok(_) | Err(Held), Some(other)) => {
-            format!("`{name}` is at work already: run {}", project.short(&other))
+            format!("`{name}` is already running: run {}", project.short(&other))
         }
         // It has no records yet.
         (Err(Held), None) => format!("another process is about to run `{name}`"),
@@ -55,7 +55,7 @@ pub(super) fn check(
     Err(Exit::Held)
 }
 
-/// Returns a run of the same file that is at work.
+/// Returns a running run of the same file.
 fn other(project: &Project, config: &Config) -> Option<RecordedRun> {
     let is_same = |run: &RecordedRun| {
         let state = || run.state(|_| {}).0;
@@ -67,7 +67,7 @@ fn other(project: &Project, config: &Config) -> Option<RecordedRun> {
 /// Another process holds the lock.
 struct Held;
 
-/// Takes the lock of the file. Returns none on a file system that has no locks: there the runs at work decide.
+/// Takes the lock of the file. Returns none on a file system that has no locks: there the running runs decide.
 fn lock(config: &Config) -> Result<Option<OnlyOne>, Held> {
     let Ok(file) = File::open(&config.file) else { return Ok(None) };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -77,7 +77,7 @@ fn lock(config: &Config) -> Result<Option<OnlyOne>, Held> {
     }
 }
 
-/// Asks whether to start another run beside one that is at work.
+/// Asks whether to start another run beside one that is running.
 fn asked(project: &Project, at_work: &str, json: bool) -> Result<(), Exit> {
     if json || !ask::has_terminal() {
         complain(&format!("note: {at_work}; this one works in the same folder beside it"));

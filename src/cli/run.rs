@@ -8,7 +8,7 @@ use super::drive::{self, Shown};
 use super::locate::Project;
 use super::screen::Screen;
 use super::{beside_others, chosen, complain, detach, dry_run, trust};
-use crate::config::{self, Config, Sources};
+use crate::config::{self, Sources};
 use crate::event::RunStatus;
 use crate::exit::Exit;
 use crate::id::RunId;
