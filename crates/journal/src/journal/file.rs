@@ -19,7 +19,7 @@ use crate::journal::agent_files::AgentFiles;
 use crate::journal::line::Position;
 use crate::journal::storage::{Presence, Storage};
 use crate::journal::writer;
-use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesystem};
+use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesystem, stand_in};
 use crate::spec::run_by_others::JOURNAL;
 use crate::store::Store;
 
@@ -356,15 +356,9 @@ struct Holder {
 
 impl Holder {
     fn this() -> Self {
-        let kernel = |name: &str| {
-            let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name));
-            text.unwrap_or_default().trim().to_owned()
-        };
-        Self {
-            pid: std::process::id(),
-            boot_id: kernel("random/boot_id"),
-            host: kernel("hostname"),
-        }
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let (pid, boot_id) = (std::process::id(), stand_in::boot_id());
+        Self { pid, boot_id, host: host.trim().to_owned() }
     }
 }
 

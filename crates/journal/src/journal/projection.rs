@@ -25,7 +25,7 @@ use crate::id::AgentId;
 use crate::journal::agent_files::AgentFiles;
 use crate::journal::source::{RecordedRun, RunSource};
 use crate::journal::transcript::Transcript;
-use crate::journal::{Observer, results};
+use crate::journal::{Observer, results, stand_in};
 
 /// Number of agents whose two files stay open. These 400 files leave more than half of the usual
 /// limit of 1024 open files per process for connections and tools.
@@ -41,6 +41,7 @@ pub struct Projection {
     run: RecordedRun,
     paths: AgentFiles,
     log_text: LogText,
+    boot: String,
     agents: HashMap<AgentId, View>,
     /// The agents with something to write, in the order of their records.
     touched: Vec<AgentId>,
@@ -60,6 +61,10 @@ pub type Lengths = [u64; 2];
 /// The state of the agents' files at a place of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Files {
+    /// The boot of the machine in which they were written. They are never synced, so after another one their
+    /// lengths say nothing of what they hold. Empty if it is not known.
+    #[serde(default)]
+    boot: String,
     /// The files of agents that had not ended.
     pub open: BTreeMap<AgentId, OpenFiles>,
     /// The files of agents that had ended.
@@ -102,6 +107,7 @@ impl Projection {
             run: run.into(),
             paths,
             log_text,
+            boot: stand_in::boot_id(),
             agents: HashMap::new(),
             touched: Vec::new(),
             fresh: Vec::new(),
@@ -118,7 +124,8 @@ impl Projection {
             let transcript = view.transcript.clone();
             (id.clone(), OpenFiles { transcript, lengths: view.lengths(&self.paths, id) })
         });
-        Files { open: open.collect(), ended: std::mem::take(&mut self.ended) }
+        let (boot, ended) = (self.boot.clone(), std::mem::take(&mut self.ended));
+        Files { boot, open: open.collect(), ended }
     }
 
     /// Marks an agent's files to be written at the next [`Observer::catch_up`].

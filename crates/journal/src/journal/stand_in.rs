@@ -1,7 +1,8 @@
 //! The place where a simulation puts a journal of its own: the next one that its thread opens is wrapped,
-//! and the sizes on the disk of its runs are small.
+//! the sizes on the disk of its runs are small, and its machine can be restarted.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -15,11 +16,26 @@ const SMALL: u64 = 4096;
 
 thread_local! {
     static HERE: RefCell<Option<Wrap>> = const { RefCell::new(None) };
+    static RESTARTS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Wraps each journal that this thread opens from now on; `None` ends that.
 pub fn put_in(wrap: Option<Wrap>) {
     HERE.set(wrap);
+}
+
+/// Restarts the simulated machine of this thread: its boots have another id from now on.
+pub fn restart_machine() {
+    RESTARTS.set(RESTARTS.get() + 1);
+}
+
+/// Returns the id that the kernel gave to this boot of the machine; empty if it is not known.
+pub(super) fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    match RESTARTS.get() {
+        0 => id.trim().to_owned(),
+        restarts => format!("{}-{restarts}", id.trim()),
+    }
 }
 
 /// Returns the journal to use in place of this one.

@@ -276,9 +276,10 @@ fn tear_snapshot(folder: &Path) {
     }
 }
 
-/// Leaves each file that is never synced as a power cut does: whole, as a part, with zeros at its end, or not
-/// at all.
+/// Leaves each file that is never synced as a power cut does: whole, as a part, with zeros at its end or within
+/// it, or not at all. The machine is restarted.
 fn cut_power(dir: &Path) {
+    stand_in::restart_machine();
     let agents = fs::read_dir(dir.join("agents")).into_iter().flatten();
     let agents = agents.map(|entry| entry.expect("an entry").path());
     let own = ["acknowledged", "started"].map(|name| dir.join(name));
@@ -287,10 +288,12 @@ fn cut_power(dir: &Path) {
     for path in files {
         let mut bytes = fs::read(&path).expect("a file");
         let kept = fastrand::usize(..=bytes.len());
-        match fastrand::u8(..4) {
+        let after = fastrand::usize(kept..=bytes.len());
+        match fastrand::u8(..5) {
             0 => bytes.truncate(kept),
             1 => bytes[kept..].fill(0),
-            2 => {
+            2 => bytes[kept..after].fill(0),
+            3 => {
                 fs::remove_file(path).expect("removed");
                 continue;
             }

@@ -1,7 +1,8 @@
 //! The agents' files of a resumed run, and files that are made again.
 //!
 //! Owns how far a file can be trusted: its whole lines, if the journal gives the last of them too.
-//! Missing lines are appended; a file that does not match the journal is made again.
+//! Missing lines are appended; a file that does not match the journal is made again. No line holds a zero byte: a
+//! file with one lost a part when the machine lost its power, and is made again too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File};
@@ -19,7 +20,7 @@ use crate::id::AgentId;
 use crate::journal::agent_files::AgentFiles;
 use crate::journal::line::Position;
 use crate::journal::source::{RecordedRun, RunSource};
-use crate::journal::{JournalError, Observer};
+use crate::journal::{JournalError, Observer, stand_in};
 
 /// Records that are gathered before the files are written: a few megabytes.
 const GATHERED: u64 = 4_096;
@@ -93,7 +94,7 @@ impl Projection {
         (from, files): (Position, Files),
     ) -> Result<Self, JournalError> {
         let run = run.into();
-        if !files.stand_in(&paths) {
+        if files.boot.is_empty() || files.boot != stand_in::boot_id() || !files.stand_in(&paths) {
             return Self::resume(run, paths, log_text);
         }
         let mut projection = Self::new(run.clone(), paths.clone(), log_text);
@@ -274,11 +275,26 @@ fn look_at(paths: &AgentFiles, id: &AgentId) -> There {
     // The files must exist even while there is nothing to write.
     let made = [&transcript, &log].map(|path| append_to(path));
     drop(made);
+    let has_hole = [&transcript, &log].iter().any(|path| has_hole(path).unwrap_or(true));
     let last = last_line(&transcript).ok().flatten();
     // A line without a number matches no journal, so the files are made again.
     let last = last.map_or(0, |line| number_of(&line).unwrap_or(u64::MAX));
+    let last = if has_hole { u64::MAX } else { last };
     let lines = lines_of(&log).unwrap_or(0);
     There { last, met: false, lines }
+}
+
+/// Returns true if a file holds a zero byte, as where a machine that lost its power had not written yet.
+fn has_hole(path: &Path) -> io::Result<bool> {
+    let mut file = disk::open_to_write(path, OFlags::empty())?;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match file.read(&mut chunk)? {
+            0 => return Ok(false),
+            got if chunk[..got].contains(&0) => return Ok(true),
+            _ => {}
+        }
+    }
 }
 
 fn number_of(line: &[u8]) -> Option<u64> {
@@ -464,6 +480,50 @@ mod tests {
             kept.resume();
             assert_eq!(kept.contents(), whole, "{name} removed");
         }
+    }
+
+    #[test]
+    fn a_file_that_lost_a_part_with_the_power_is_made_again() {
+        let kept = Kept::live(&script());
+        let whole = kept.contents();
+        for (name, text) in whole.iter().filter(|(_, text)| !text.is_empty()) {
+            let len = text.len();
+            for (from, to) in [(0, 1), (3, len / 2), (len / 2, len - 1), (len / 3, len)] {
+                let mut bytes = text.clone().into_bytes();
+                bytes[from..to].fill(0);
+                fs::write(kept.path(name), bytes).unwrap();
+                kept.resume();
+                assert_eq!(kept.contents(), whole, "{name} without {from}..{to}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_from_another_boot_of_the_machine_are_not_believed() {
+        let kept = Kept::live(&script());
+        let whole = kept.contents();
+        let known = kept.resume().files();
+        let run = RecordedRun::from(kept.run.clone());
+        let end = run.walk(Position::START, None, |_, _| Ok(())).unwrap();
+        let hole = || {
+            let mut bytes = fs::read(kept.path(FILES[0])).unwrap();
+            let len = bytes.len();
+            bytes[len / 3..len / 2].fill(0);
+            fs::write(kept.path(FILES[0]), bytes).unwrap();
+        };
+        let resume = |known: Files| {
+            let base = (end, known);
+            Projection::resume_from(kept.run.clone(), kept.files.clone(), log_text, base).unwrap();
+        };
+        for boot in ["", "another"] {
+            hole();
+            resume(Files { boot: boot.to_owned(), ..known.clone() });
+            assert_eq!(kept.contents(), whole);
+        }
+        // What was written in this boot is in the memory of the machine, if not on its disk.
+        hole();
+        resume(known);
+        assert_ne!(kept.contents(), whole, "nothing was read again");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Data, and the rules by which a command falls under it. `runs` looks for the files. A program that is not in
 //! the table, and of which the grammar does not know what it does, is said to be unbound.
 
+use std::collections::HashSet;
+
 use super::grammar::pieces::Piece;
 use super::grammar::{self, Reading, goes_by};
 
@@ -208,8 +210,15 @@ pub(super) type Programs = Option<Vec<String>>;
 pub(super) fn programs_of_line(line: &str) -> Programs {
     let Reading { commands, unclear, cautions, .. } = grammar::read(line);
     let names = commands.iter().filter_map(|command| command.split(' ').next());
-    let names: Vec<String> = names.map(str::to_owned).collect();
+    let names: Vec<String> = each_once(names).map(str::to_owned).collect();
     (unclear.is_none() && cautions.is_empty()).then_some(names)
+}
+
+/// Returns the names without those that came before: each is looked up in every row of the tables, and a line may say
+/// one a hundred thousand times.
+fn each_once<'n>(names: impl Iterator<Item = &'n str>) -> impl Iterator<Item = &'n str> {
+    let mut seen = HashSet::new();
+    names.filter(move |name| seen.insert(*name))
 }
 
 /// Returns the program of a list of words that no shell reads.
@@ -226,7 +235,9 @@ pub(super) fn read(words: &[Piece], programs: &Programs) -> Read {
     let certain = programs.as_ref().filter(|names| !names.iter().any(may_carry));
     let names: Vec<&str> = match certain {
         Some(names) => names.iter().map(|name| base(name)).collect(),
-        None => words.iter().flat_map(|word| spellings(&word.text)).map(base).collect(),
+        None => {
+            each_once(words.iter().flat_map(|word| spellings(&word.text)).map(base)).collect()
+        }
     };
     for row in READS {
         let Some(name) = names.iter().find(|name| goes_by(name, row.names)) else { continue };
