@@ -235,9 +235,7 @@ pub(super) fn read(words: &[Piece], programs: &Programs) -> Read {
     let certain = programs.as_ref().filter(|names| !names.iter().any(may_carry));
     let names: Vec<&str> = match certain {
         Some(names) => names.iter().map(|name| base(name)).collect(),
-        None => {
-            each_once(words.iter().flat_map(|word| spellings(&word.text)).map(base)).collect()
-        }
+        None => each_once(words.iter().flat_map(|word| spellings(&word.text)).map(base)).collect(),
     };
     for row in READS {
         let Some(name) = names.iter().find(|name| goes_by(name, row.names)) else { continue };
