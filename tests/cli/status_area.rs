@@ -92,15 +92,18 @@ fn a_warning_of_the_program_amid_the_area_is_a_whole_line_above_a_whole_area() {
     for (rows, columns) in [(24, 100), (12, 40)] {
         let _ = std::fs::remove_file(desk.path().join("now"));
         let _ = std::fs::remove_file(desk.path().join("go"));
-        let terminal = Terminal::start_sized(&desk, (rows, columns), &["run", "--also"]);
+        let mut terminal = Terminal::start_sized(&desk, (rows, columns), &["run", "--also"]);
         terminal.until("tasks 0/3 done, 2 running");
         desk.write("now", "");
         terminal.until("did not work");
+        // While the question is on the screen, the area is not.
+        terminal.until("approve? [");
+        terminal.types("y\n");
         let seen = terminal.written().len();
         wait("later drawings", || (terminal.written().len() > seen + 1_000).then_some(()));
         let shown = wait("a whole area below a whole line", || {
             let rows = terminal.rows();
-            let is_area = |row: &String| row.contains("tasks 1/3");
+            let is_area = |row: &String| row.contains("tasks 2/3");
             let area = rows.iter().position(is_area)?;
             let line = rows.iter().position(|row| row.contains(" WARN "))?;
             // A row that the line needs beside its first one begins with the mark of those.
@@ -114,17 +117,14 @@ fn a_warning_of_the_program_amid_the_area_is_a_whole_line_above_a_whole_area() {
                 && whole.contains("error=");
             let once = rows.iter().filter(|row| is_area(row)).count() == 1;
             let below = rows[area..].join("\n");
-            let is_area_whole = below.contains("0 turns") && below.contains("waits for you: gate");
+            let is_area_whole = below.contains("0 turns") && below.contains("waits run");
             (is_whole && once && line < area && is_area_whole).then_some(rows)
         });
-        let before: Vec<_> = shown.iter().take_while(|row| !row.contains("tasks 1/3")).collect();
+        let before: Vec<_> = shown.iter().take_while(|row| !row.contains("tasks 2/3")).collect();
         assert!(!before.iter().any(|row| row.contains(" turns · ")), "{shown:#?}");
-        // At a terminal the run waits for the answer.
-        let open = desk.json(&["pending", "--json"]);
-        desk.good(&["approve", open[0]["id"].as_str().expect("an id")]);
         desk.write("go", "");
         let (code, shown) = terminal.end();
         assert_eq!(code, 0, "{shown}");
-        assert!(!shown.contains("tasks 1/3"), "{shown}");
+        assert!(!shown.contains("tasks 2/3"), "{shown}");
     }
 }

@@ -353,10 +353,14 @@ fn a_gate_is_answered_at_the_terminal_of_its_run() {
     let mut terminal = Terminal::start(&desk, 130, &["run"]);
     let shown = terminal.until("approve? [");
     assert!(shown.contains("gate asks for an approval:\n  | deploy?\n"), "{shown}");
-    terminal.types("a\n");
-    terminal.types("\n");
-    terminal.types("y\n");
-    terminal.until("  | and publish?");
+    // What is typed before a question is asked does not count, so each answer waits for its question.
+    for (answer, asked) in [("a\n", 2), ("\n", 3), ("y\n", 4)] {
+        terminal.types(answer);
+        wait("the next question", || {
+            (terminal.written().matches("approve? [").count() == asked).then_some(())
+        });
+    }
+    assert!(terminal.written().contains("  | and publish?"));
     wait("the command", || desk.path().join("deployed").exists().then_some(()));
     terminal.types("n because it is Sunday\n");
     terminal.until("  | and tell?");

@@ -325,8 +325,9 @@ fn the_hooks_of_states_run_once_for_each_over_a_kill_and_a_resume() {
     let live = desk.start(&["run"]);
     wait("the hook of the question", || {
         let noted = desk.path().join(".noted").exists() && desk.path().join("begun").exists();
-        let ended = journal(&desk).iter().any(|record| record["type"] == "hook.finished");
-        (noted && ended).then_some(())
+        // Before that there may be no journal yet.
+        let ended = || journal(&desk).iter().any(|record| record["type"] == "hook.finished");
+        (noted && ended()).then_some(())
     });
     drop(live);
     assert_eq!(desk.read(".noted"), "question\n");

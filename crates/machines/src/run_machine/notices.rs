@@ -5,6 +5,8 @@
 //! made again under the same id, and the receiver can drop the second. No notice makes a run fail; the end of a
 //! process waits for the last ones, for a bounded time.
 
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,14 +14,15 @@ use super::decision::Decision;
 use super::desk::Desk;
 use super::timers::Timer;
 use super::{Action, Facts};
-use crate::event::{Draft, Event, PauseCause, RunCompleted, RunStatus, SharedRecord};
+use crate::event::{Draft, Event, PauseCause, RunCompleted, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::{Notice, RunPhase};
 use crate::spec::notices::{
     ERROR_BYTES, NoticeDelivered, NoticeFailed, NoticeIntended, NoticeKind, TEXT_BYTES,
 };
-use crate::turn::question::{ApprovalKind, bounded};
+use crate::turn::question::bounded;
+use words::{kind_of, word, words_of};
 
 /// The most notices that are sent at the same time: a burst of questions is no attack on the server.
 const MOST_AT_ONCE: usize = 4;
@@ -469,42 +472,6 @@ impl Desk<'_, Notices> {
         let until = self.notices.until.unwrap_or_default();
         self.now.since < until && self.may_be_sent_until(until)
     }
-}
-
-fn kind_of(kind: ApprovalKind) -> NoticeKind {
-    match kind {
-        ApprovalKind::Permission => NoticeKind::Permission,
-        ApprovalKind::Approval => NoticeKind::Approval,
-        ApprovalKind::Question => NoticeKind::Question,
-    }
-}
-
-/// Returns the word for the cause of a pause.
-fn word(cause: PauseCause) -> &'static str {
-    match cause {
-        PauseCause::Interrupted => "interrupted",
-        PauseCause::DiskFull => "disk_full",
-        PauseCause::Failure => "failure",
-        PauseCause::Person => "person",
-        PauseCause::Quota => "quota",
-    }
-}
-
-/// Returns the word for the result of a run, and a sentence.
-fn words_of(result: &RunCompleted) -> (&'static str, String) {
-    let word = match result.status {
-        RunStatus::Completed => "completed",
-        RunStatus::Partial => "partial",
-        RunStatus::Failed => "failed",
-        RunStatus::Cancelled => "cancelled",
-    };
-    let is_done = |state| matches!(state, TaskState::Completed | TaskState::Reused);
-    let done = result.tasks.values().filter(|end| is_done(end.state)).count();
-    let failed = result.tasks.values().filter(|end| end.state == TaskState::Failed).count();
-    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-    let sentence =
-        format!("the run has ended ({word}): {done} of {} tasks done{failed}", result.tasks.len());
-    (word, sentence)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! Tests of the command lines that need the network.
+
 use super::*;
 
 /// Returns the commands of a line that need the network, each with the host that is known.
