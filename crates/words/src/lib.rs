@@ -5,6 +5,7 @@
 
 pub mod duration;
 pub mod failure;
+pub mod fingerprint;
 pub mod foreign;
 pub mod glob;
 pub mod id;
