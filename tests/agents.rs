@@ -4,6 +4,7 @@ mod answered;
 mod clients;
 mod delegation;
 mod guests;
+mod loops;
 pub(crate) mod own_tools;
 pub(crate) mod proposals;
 mod resting;

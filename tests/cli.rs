@@ -7,6 +7,7 @@ mod failures;
 mod first_hour;
 mod first_mistakes;
 mod helps;
+mod loops;
 mod machine;
 mod many_tasks;
 mod mistakes;

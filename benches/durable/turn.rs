@@ -49,6 +49,7 @@ pub(crate) fn turn_of(
         usage_source: Default::default(),
         cost_usd: None,
         context: Default::default(),
+        repeats: None,
     };
     let intended = ToolIntended {
         key: key.clone(),
@@ -74,6 +75,7 @@ pub(crate) fn turn_of(
         denied: false,
         refused: false,
         fails_agent: false,
+        prints: None,
         took_ms: 1,
     };
     [

@@ -160,7 +160,10 @@ fn what_nobody_was_asked_about_costs_no_more_than_delegations() {
     ] {
         let desk = allowing(plan);
         let text = desk.read("agents.toml");
-        desk.write("agents.toml", &format!("{text}[limits]\nmax_descendants = 5\n"));
+        desk.write(
+            "agents.toml",
+            &format!("{text}[limits]\nmax_descendants = 5\n[loops]\nenabled = false\n"),
+        );
         let run = desk.call(&["run", "--keep-going"]);
         let events = desk.json(&["tail", "--json"]);
         let requests = events.iter().filter(|event| event["type"] == "model.requested").count();

@@ -190,7 +190,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
         let result = json!({ "type": "tool_result", "tool_use_id": call, "content": "x" });
         let (stop, usage, model) = (StopReason::ToolUse, Usage::default(), name("main"));
         let (usage_source, context) = (UsageSource::Reported, ContextReport::default());
-        let cost_usd = None;
+        let (cost_usd, repeats) = (None, None);
         events.extend([
             TurnStarted::new(turn, None).into(),
             ModelResponded {
@@ -203,6 +203,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 cost_usd,
                 unsettled: None,
                 context,
+                repeats,
             }
             .into(),
             ToolIntended {
@@ -230,6 +231,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 denied: false,
                 refused: false,
                 fails_agent: false,
+                prints: None,
                 took_ms: 0,
             }
             .into(),

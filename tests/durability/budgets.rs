@@ -136,7 +136,7 @@ async fn a_boss_that_delegates_without_end_hands_over_within_its_budget() {
     let desk = desk(
         &provider,
         "[agents.boss]\nmodel = \"main\"\ninstructions = \"Lead.\"\nsub_agents = [\"worker\"]\n\
-         [budget]\nmax_cost = 40.0\non_exceed = \"stop\"\n\
+         [budget]\nmax_cost = 40.0\non_exceed = \"stop\"\n[loops]\nenabled = false\n\
          [tasks.one]\nagent = \"boss\"\nprompt = \"Go.\"\n",
     );
     let done = desk.call(&["run"]);

@@ -117,6 +117,13 @@ fn ways() -> BTreeMap<&'static str, Way> {
         ("waits for a person", commands("[tasks.one.approval]\nmessage = 'Go on?'\n")),
     ]);
     ways.insert(
+        "goes in circles",
+        Box::new(move || {
+            let patient = AGENT.replace("max_turns = 2", "max_turns = 20");
+            run(Desk::offline(&patient, endless), &[])
+        }),
+    );
+    ways.insert(
         "the answer is cut",
         Box::new(|| {
             let patient = AGENT.replace("max_turns = 2", "max_turns = 50");

@@ -44,7 +44,7 @@ fn race(seconds: usize) {
         "version = 1\nname = 'race'\n[providers.offline]\nkind = 'scripted'\nscript = 'script.toml'\n\
          [models.default]\nprovider = 'offline'\nmodel = 'm'\n[permissions]\ndefault = 'deny'\n\
          allow = ['bash', 'write_file(w*)']\n\
-         [agents.a]\ninstructions = 'x'\ntools = ['bash']\n\
+         [loops]\nenabled = false\n[agents.a]\ninstructions = 'x'\ntools = ['bash']\n\
          [agents.b]\ninstructions = 'x'\ntools = ['write_file']\nmax_turns = {}\n\
          [tasks.a]\nagent = 'a'\nprompt = 'go'\n[tasks.b]\nagent = 'b'\nprompt = 'go'\n",
         turns + 2

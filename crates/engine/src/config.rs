@@ -32,6 +32,7 @@ mod json_schema;
 mod keys;
 mod layers;
 mod limits;
+mod loops;
 mod models;
 mod names;
 mod network;
@@ -427,6 +428,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let mut inputs = inputs::inputs(setting);
     let mut models = models::models(setting);
     let tools = tools::tools(setting, &inputs.values);
+    loops::check(setting);
     let Parts { tasks, agents, .. } = graphs::parts(setting, &models.models, &mut inputs, graphs);
     output_files::check(setting, &tasks, &inputs.values);
     plan::has_tasks(setting, text);

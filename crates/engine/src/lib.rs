@@ -5,8 +5,8 @@
 use callsheet_context::context;
 use callsheet_journal::{crash, disk, fault, journal, store};
 use callsheet_machines::{
-    admission, call_machine, event, plan, run_machine, run_state, template, turn, turn_boundary,
-    turn_machine,
+    admission, call_machine, event, loops, plan, run_machine, run_state, template, turn,
+    turn_boundary, turn_machine,
 };
 use callsheet_models::model;
 use callsheet_tools::tool;

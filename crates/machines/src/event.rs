@@ -31,9 +31,9 @@ use crate::spec::hooks::{HookFinished, HookStarted};
 use crate::spec::notices::{NoticeDelivered, NoticeFailed, NoticeIntended};
 use crate::spec::sandbox::SandboxProof;
 use crate::turn::{
-    AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, ModelFailed,
-    ModelRequested, ModelResponded, Shortfalls, ToolFinished, ToolIntended, ToolStarted,
-    TurnStarted,
+    AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, LoopBroken,
+    LoopHeld, LoopNoticed, ModelFailed, ModelRequested, ModelResponded, Shortfalls, ToolFinished,
+    ToolIntended, ToolStarted, TurnStarted,
 };
 
 macro_rules! events {
@@ -190,6 +190,12 @@ events! {
     ToolStarted = "tool.started": agent, detail;
     /// A tool call ended with its result.
     ToolFinished = "tool.finished": agent, detail;
+    /// An agent was told that it goes in circles.
+    LoopNoticed = "loop.noticed": agent, milestone;
+    /// An agent that goes in circles gets a turn without tools.
+    LoopHeld = "loop.held": agent, milestone;
+    /// An agent that goes in circles hands over and ends.
+    LoopBroken = "loop.broken": agent, milestone;
     /// A person was asked something: whether a call may run, whether the plan may go on, or what an
     /// agent wants to know.
     ApprovalAsked = "approval.asked": run, milestone;

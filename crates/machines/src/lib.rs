@@ -4,13 +4,14 @@
 
 use callsheet_context::context;
 use callsheet_words::{
-    failure, foreign, id, message, output, own_tool, permission, policy, schema, spec, spending,
-    tool_spec,
+    failure, fingerprint, foreign, id, message, output, own_tool, permission, policy, schema, spec,
+    spending, tool_spec,
 };
 
 pub mod admission;
 pub mod call_machine;
 pub mod event;
+pub mod loops;
 pub mod plan;
 pub mod run_machine;
 pub mod run_state;

@@ -4,6 +4,7 @@
 //! Pure. Owns the payloads of the `agent.*`, `turn.*`, `model.*` and `tool.*` events; `question` those of
 //! `approval.*`.
 
+mod circles;
 pub mod content;
 mod outcome;
 pub mod question;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::Spent;
 use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
+use crate::fingerprint::Fingerprint;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Printed, Stored, Text};
@@ -26,6 +28,7 @@ use crate::spec::budget::Caps;
 use crate::spec::run_by_others::ChangedForOthers;
 use crate::spending::Rest;
 
+pub use self::circles::{Circle, LoopBroken, LoopHeld, LoopNoticed, LoopRule, Prints};
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
 pub use self::shortfalls::Shortfalls;
@@ -208,20 +211,23 @@ pub struct TurnStarted {
     /// User message in Anthropic form that joins the conversation first, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Json>,
-    /// True if the agent has used up its turns: its reply hands over what there is, and is no
-    /// answer.
+    /// True if the agent has used up its turns or goes in circles: its reply hands over what there is, and is
+    /// no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hand_over: bool,
     /// The failure with which the agent ends after a hand-over, if it is not that its turns are used up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_for: Option<Failure>,
+    /// True if the agent goes in circles and may call no tool in this turn: its reply is no answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
 }
 
 impl TurnStarted {
     /// Creates the record of a turn that is not a hand-over.
     #[must_use]
     pub fn new(turn: u32, message: Option<Json>) -> Self {
-        Self { turn, message, hand_over: false, ends_for: None }
+        Self { turn, message, hand_over: false, ends_for: None, held: false }
     }
 }
 
@@ -290,6 +296,9 @@ pub struct ModelResponded {
     /// The provider's report on its work on the context.
     #[serde(default, skip_serializing_if = "ContextReport::is_empty")]
     pub context: ContextReport,
+    /// The text that the reply repeated over and over, as a fingerprint, if the call was cut because of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Fingerprint>,
 }
 
 /// `model.failed`.
@@ -458,6 +467,10 @@ pub struct ToolFinished {
     /// True if the agent fails because nobody knows the outcome of the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fails_agent: bool,
+    /// Fingerprints of the call and its result, by which loops are noticed; absent if its agent is not
+    /// watched for them, or the call waits for something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prints: Option<Prints>,
     /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }

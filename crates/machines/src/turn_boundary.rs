@@ -130,6 +130,8 @@ pub struct Sending {
     pub hand_over: bool,
     /// The failure for which the agent ends after it, if it is not that its turns are used up.
     pub ends_for: Option<Failure>,
+    /// True if the reply may call no tool, because the agent goes in circles.
+    pub held: bool,
     /// True if the request before was refused as too long, and this one is smaller.
     pub made_smaller: bool,
 }
@@ -172,6 +174,9 @@ pub fn next(
     ahead: Ahead,
     is_rebuilt: bool,
 ) -> Action {
+    if let Some(step) = machine.loop_step() {
+        return Action::Record(vec![step]);
+    }
     let begin = |terms| Boundary::begin(machine, terms, ahead, is_rebuilt);
     match (machine.next(), terms) {
         (Step::CallModel { turn, message }, Some(terms)) => {

@@ -4,12 +4,15 @@
 //! journal, so an agent that was interrupted resumes where its records end.
 
 mod calls;
+mod circles;
 mod continuing;
 mod counting;
+mod facts;
 mod hand_over;
 mod inbox;
 pub mod interrupted;
 pub mod lost;
+mod open_calls;
 mod provider;
 pub mod reply;
 mod results;
@@ -30,17 +33,16 @@ pub use self::provider::ProviderWork;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
-use crate::context::CompactionTrigger;
 use crate::context::layers::inventory::Inventory;
 use crate::context::measure::Measure;
 use crate::context::view::View;
+use crate::context::{CompactionTrigger, Edit};
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
+use crate::loops::{Loops, Step as LoopStep};
 use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
-use crate::turn::{
-    AgentSpawned, ModelResponded, Outcome, Program, Shortfalls, ToolFinished, ToolIntended,
-};
+use crate::turn::{AgentSpawned, ModelResponded, Outcome, Program, Shortfalls};
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -101,6 +103,9 @@ pub struct Machine {
     handing_over: bool,
     /// The failure for which the agent must end, if it is not that its turns are used up.
     ends_for: Option<Failure>,
+    /// True in a turn without tools, which an agent has that goes in circles.
+    held: bool,
+    loops: Loops,
     /// The last text that the agent wrote beside its calls.
     last_text: String,
     /// The output of the last round of a command.
@@ -148,6 +153,8 @@ impl Machine {
             requests: 0,
             handing_over: false,
             ends_for: None,
+            held: false,
+            loops: Loops::default(),
             last_text: String::new(),
             last_output: None,
         }
@@ -289,30 +296,10 @@ impl Machine {
         }
     }
 
-    /// Returns the calls of the turn that have no result yet.
-    #[must_use]
-    pub fn open_calls(&self) -> Vec<PendingCall> {
-        calls::open(&self.calls)
-    }
-
-    /// Returns the open calls that had begun. In an agent that was rebuilt, these are its lost
-    /// calls; open calls that had not begun had no effect and run as usual.
-    #[must_use]
-    pub fn interrupted(&self) -> Vec<Interrupted> {
-        calls::interrupted(&self.calls)
-    }
-
-    /// Returns results for all open calls of an agent that has to end, so that every call in its
-    /// conversation has a result.
-    #[must_use]
-    pub fn closings(&self) -> Vec<ToolFinished> {
-        calls::closings(self.turn, self.open_calls())
-    }
-
     /// Returns a failure together with the text that the agent had written by then.
     #[must_use]
     pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
-        // A hand-over that fails changes nothing: the agent ends because its turns are used up.
+        // A hand-over that fails changes nothing: the agent ends for the reason for which it hands over.
         let failure = match self.hands_over() {
             true => self.out_of_turns(),
             false => Failure::new(kind, message),
@@ -336,8 +323,9 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
-                self.handing_over = started.hand_over;
                 self.ends_for.clone_from(&started.ends_for);
+                (self.handing_over, self.held) = (started.hand_over, started.held);
+                self.loops.turn_started();
                 self.requests = 0;
                 self.summaries.turn_started();
                 self.snip = None;
@@ -370,6 +358,9 @@ impl Machine {
                 self.counting.edited();
                 let applied = self.view.apply(&edited.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
+                if let Edit::Record(_) = &edited.edit {
+                    self.loops.compacted();
+                }
                 self.summaries.edited(self.turn, edited);
             }
             Event::CompactionRequested(requested) => {
@@ -380,6 +371,7 @@ impl Machine {
                 let applied = self.view.apply(&finished.edit);
                 applied.map_err(|error| illegal(&error.to_string()))?;
                 self.usage += finished.usage;
+                self.loops.compacted();
                 self.summaries.finished(self.turn);
             }
             Event::CompactionFailed(failed) => {
@@ -398,8 +390,10 @@ impl Machine {
             Event::AgentRestarted(restarted) => {
                 self.summaries.forget_lost();
                 if self.is_ended() {
+                    self.loops.begin_again();
                     self.phase = match &restarted.feedback {
                         Some(feedback) => {
+                            self.note_refusal(feedback);
                             let begun = self.begin_round(&feedback.text);
                             begun.map_err(|full| illegal(&full.to_string()))?
                         }
@@ -415,6 +409,9 @@ impl Machine {
                     self.last_output = Some(output.clone());
                 }
             }
+            Event::LoopNoticed(e) => self.take_loop_step(LoopStep::Notice, &e.circle),
+            Event::LoopHeld(e) => self.take_loop_step(LoopStep::Hold, &e.circle),
+            Event::LoopBroken(e) => self.take_loop_step(LoopStep::Break, &e.circle),
             // Other events are about other parts of the run, or only of interest to people.
             _ => {}
         }
@@ -469,22 +466,10 @@ impl Machine {
         self.phase = match (self.handing_over, was_paused && self.paused) {
             (true, _) => Phase::Ending(self.handed_over()),
             (false, true) => self.pause_without_end(),
+            (false, false) if let Some(text) = reply.repeats => self.after_repetition(text),
+            (false, false) if self.held && reply.stop.ends_reply() => self.after_hold(),
             (false, false) => self.judge(&reply.stop, message.content.is_empty()),
         };
-        Ok(())
-    }
-
-    fn intended(&mut self, intended: &ToolIntended, event: &Event) -> Result<(), IllegalEvent> {
-        if let Program::Command(_) = self.spawned.program {
-            self.turn = intended.turn;
-            self.calls = vec![calls::announced(intended)];
-            self.phase = Phase::Working;
-        }
-        let state = self.calls.get_mut(intended.index as usize).ok_or(IllegalEvent {
-            event: event.kind(),
-            reason: "the reply has no such call".to_owned(),
-        })?;
-        state.intended = Some((intended.key.clone(), intended.effect));
         Ok(())
     }
 }
@@ -498,7 +483,7 @@ mod tests {
     use crate::output::Output;
     use crate::turn::ModelFailed;
     use crate::turn::TurnStarted;
-    use crate::turn::{Effect, ResultSource, ToolStarted, ToolStatus};
+    use crate::turn::{Effect, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -522,6 +507,7 @@ mod tests {
             usage_source: UsageSource::Reported,
             cost_usd: None,
             context: crate::context::provider::server::ContextReport::default(),
+            repeats: None,
         };
         machine.apply(&responded.into()).expect("legal");
     }
@@ -573,6 +559,7 @@ mod tests {
             denied: false,
             refused: false,
             fails_agent: false,
+            prints: None,
             took_ms: 1,
         };
         machine.apply(&finished.into())

@@ -4,6 +4,6 @@
 
 use callsheet_context::context;
 use callsheet_machines::{admission, call_machine, template};
-use callsheet_words::{glob, id, message, redaction, spec, tool_spec};
+use callsheet_words::{fingerprint, glob, id, message, redaction, spec, tool_spec};
 
 pub mod model;

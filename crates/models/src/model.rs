@@ -19,6 +19,7 @@ pub use futures_util::future::BoxFuture;
 pub use crate::admission::{Allowance, Remaining};
 pub use crate::call_machine::error::{ErrorClass, ModelError};
 use crate::context::provider::server::{ContextReport, ContextWork};
+use crate::fingerprint::Fingerprint;
 use crate::id::{AgentId, Name};
 use crate::message::{Block, Json, Message, StopReason, Usage};
 pub use crate::model::rendering::{Pieces, Rendering};
@@ -87,13 +88,17 @@ pub struct Reply {
     pub context: ContextReport,
     /// The error that broke the stream, if one did: the reply has the blocks that were complete.
     pub broken: Option<Box<ModelError>>,
+    /// The text that the reply repeated over and over, if the call was cut because of it.
+    #[doc(hidden)]
+    pub repeats: Option<Fingerprint>,
 }
 
 impl Reply {
     /// Makes a reply with these tokens, in which the provider reports nothing of the context.
     #[must_use]
     pub fn new(message: Message, stop: StopReason, usage: Usage) -> Self {
-        Self { message, stop, usage, context: ContextReport::default(), broken: None }
+        let (context, broken, repeats) = (ContextReport::default(), None, None);
+        Self { message, stop, usage, context, broken, repeats }
     }
 
     /// Replaces every secret in the reply.

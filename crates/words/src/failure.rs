@@ -94,6 +94,8 @@ failure_kinds! {
     GaveUp = "gave_up": Work, Nothing;
     /// The agent used up its turns.
     MaxTurns = "max_turns": Limit, Nothing;
+    /// The agent went in circles and did not stop when it was told.
+    NoProgress = "no_progress": Limit, Nothing;
     /// A limit on delegation was reached.
     LimitReached = "limit_reached": Limit, Nothing;
     /// A budget of money, tokens, calls or time is used up.

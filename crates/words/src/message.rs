@@ -443,6 +443,25 @@ pub enum StopReason {
     Other(String),
 }
 
+impl StopReason {
+    /// Returns true if the model has said what it wanted to say, or as much as it may in one reply.
+    #[must_use]
+    pub fn ends_reply(&self) -> bool {
+        match self {
+            Self::EndTurn
+            | Self::ToolUse
+            | Self::MaxTokens
+            | Self::StopSequence
+            | Self::Other(_) => true,
+            Self::PauseTurn
+            | Self::Refusal(_)
+            | Self::ContextWindowExceeded
+            | Self::Compaction
+            | Self::Interrupted(_) => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,11 +4,13 @@
 //! no defaults are looked up here and nothing is read from the environment.
 
 pub mod acceptance;
+mod approval;
 pub mod budget;
 pub mod capability;
 mod capture;
 pub mod hooks;
 mod join;
+pub mod loops;
 pub mod notices;
 mod output_format;
 mod price;
@@ -19,16 +21,19 @@ pub mod tool;
 mod written;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::acceptance::{Acceptance, CheckWork};
+pub use self::approval::{Approval, OnTimeout};
 use self::budget::Budget;
 use self::capability::Declared;
 pub use self::capture::Capture;
 pub use self::join::Join;
+use self::loops::LoopSpec;
 pub use self::output_format::OutputFormat;
 pub use self::price::{Price, RelativePrice};
 use self::sandbox::Confinement;
@@ -155,6 +160,9 @@ pub struct AgentSpec {
     /// The most that an agent of this definition may spend, with all agents below it.
     #[serde(default)]
     pub budget: Option<Budget>,
+    /// The rules by which it is noticed that the agent goes in circles.
+    #[serde(default)]
+    pub loops: Arc<LoopSpec>,
 }
 
 impl AgentSpec {
@@ -176,6 +184,7 @@ impl AgentSpec {
             output_schema: None,
             output_retries: None,
             budget: None,
+            loops: Arc::default(),
         }
     }
 }
@@ -204,35 +213,6 @@ pub enum Work {
         /// sub-graph depends.
         outputs: Vec<Name>,
     },
-}
-
-/// A question to a person that a task asks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Approval {
-    /// Template of the question.
-    pub message: String,
-    /// Expressions whose values are shown with it.
-    pub show: Vec<String>,
-    /// The wall time after which the question answers itself; `None`: it waits for as long as it
-    /// takes.
-    pub timeout: Option<Duration>,
-    /// The answer when that time is over.
-    pub on_timeout: OnTimeout,
-    /// The program, with its arguments, that is run when the question opens; empty for none.
-    pub notify: Vec<String>,
-}
-
-/// The answer of a question whose time is over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnTimeout {
-    /// It counts as rejected by a person.
-    #[default]
-    Reject,
-    /// It counts as approved.
-    Approve,
-    /// The task fails with a timeout.
-    Fail,
 }
 
 /// The consequence of a failure of a task, as the configuration states it.

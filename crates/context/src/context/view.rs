@@ -562,6 +562,21 @@ mod tests {
     }
 
     #[test]
+    fn a_sentence_joins_the_results_and_asks_for_nothing() {
+        let mut view = conversation();
+        let asked = view.request().map(|entry| entry.json.clone());
+        assert!(view.add_to_results("look elsewhere"));
+        let last = view.slots().next_back().expect("a slot");
+        assert_eq!((last.standing, last.entry.is_request), (Standing::Verbatim, false));
+        assert_eq!(view.request().map(|e| e.json.as_str()), asked.as_ref().map(Json::as_str));
+        assert!(last.entry.json.as_str().ends_with(r#"{"type":"text","text":"look elsewhere"}]}"#));
+        assert_eq!((view.chars(), view.results().len()), (counted(&view), 3));
+        assert_eq!(view.extent().removed, 0);
+        view.push(call("x")).expect("a message");
+        assert!(!view.add_to_results("nothing is there") && !View::default().add_to_results("x"));
+    }
+
+    #[test]
     fn results_know_their_tool() {
         let view = conversation();
         assert!(view.results().all(|result| result.tool == "read_file"));

@@ -75,6 +75,8 @@ pub struct ModelTurn {
     pub hand_over: bool,
     /// The failure for which the agent ends after it, if it is not that its turns are used up.
     pub ends_for: Option<Failure>,
+    /// True if the reply may call no tool and is no answer, because the agent goes in circles.
+    pub held: bool,
     /// Number of replies in a row, before this one, whose stream broke.
     pub breaks: u32,
     /// True if the request before was refused as too long, and this one is smaller.
@@ -112,6 +114,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         counted,
         hand_over,
         ends_for,
+        held,
         breaks,
         made_smaller,
         source,
@@ -124,7 +127,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         durable
     });
     if announced.is_none() {
-        before.push(TurnStarted { turn, message, hand_over, ends_for }.into());
+        before.push(TurnStarted { turn, message, hand_over, ends_for, held }.into());
     }
     let source = source.as_ref();
     let records = CallRecords {
@@ -170,7 +173,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     let unsettled = unsettled.and_then(|most| most.beyond(&usage, cost_usd));
     spans::reply(&Span::current(), &usage);
     let mut message = reply::fit(reply.message, turn, &call_ids);
-    if hand_over {
+    if hand_over || held {
         // Nothing may be called any more, and a call without a result could not stand.
         message.content.retain(|block| !matches!(block, Block::ToolUse(_)));
     }
@@ -194,6 +197,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         cost_usd,
         unsettled,
         context: reply.context,
+        repeats: reply.repeats,
     };
     let mut after: Vec<Event> = vec![responded.into()];
     for (index, call) in (0..).zip(calls) {

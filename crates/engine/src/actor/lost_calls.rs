@@ -18,6 +18,7 @@ use crate::crash::{self, Point};
 use crate::event::{Event, SharedRecord};
 use crate::id::AgentId;
 use crate::journal::stamp;
+use crate::message::Block;
 use crate::store::Store;
 use crate::tool::process::{self, Remains};
 use crate::tool::under_way::UnderWay;
@@ -127,7 +128,8 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
     let calls = lost.clone();
     let found =
         work::blocking(Helper::LostCalls, move || results(&traces, &agent, turn, lost)).await;
-    let results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
+    let mut results = found.map_err(|error| StepError::Crashed(error.to_string()))?;
+    note_prints(&context, &calls, &mut results);
     crash::pass(Point::BeforeRepair);
     let is_unknown = |finished: &ToolFinished| finished.status == ToolStatus::Unknown;
     let (unknown, known): (Vec<_>, Vec<_>) = results.into_iter().partition(is_unknown);
@@ -145,6 +147,19 @@ pub(super) async fn look_up(context: StepContext, lost: Vec<Lost>) -> StepResult
         }
     }
     Ok(records)
+}
+
+/// Adds the fingerprints of results that the calls had before the last actor ended.
+fn note_prints(context: &StepContext, calls: &[Lost], results: &mut [ToolFinished]) {
+    let spooled = results.iter_mut().filter(|result| result.source == ResultSource::Spool);
+    for finished in spooled {
+        let lost = calls.iter().find(|lost| lost.call.key == finished.key);
+        if let (Some(Lost { call, .. }), Block::ToolResult(result)) = (lost, finished.block.block())
+        {
+            let is_error = finished.status == ToolStatus::Error;
+            finished.prints = context.prints_of(call, &result.text(), is_error);
+        }
+    }
 }
 
 /// Returns the results of the lost calls of this turn. Calls that may be run again are left out.

@@ -50,6 +50,11 @@ impl Meter {
         self.0.lock().open.map(|open| open.reported.or_expected(open.expected))
     }
 
+    /// Returns what the stream of the call under way has reported so far.
+    pub(super) fn reported(&self) -> Usage {
+        self.0.lock().open.map(|open| open.reported).unwrap_or_default()
+    }
+
     /// Returns the cost of all calls to this model, that of the one under way included; `None` if nothing was
     /// spent.
     pub(super) fn cost(&self, spec: &ModelSpec) -> Option<Spent> {

@@ -11,6 +11,8 @@ use super::services::Services;
 use super::warm_up::Prefix;
 use crate::call_machine::{Call, CallMachine, Form, Input, Step};
 use crate::id::AgentId;
+use crate::loops::text::{Repeated, Repetition};
+use crate::message::{Message, StopReason, Usage};
 use crate::model::{Delta, ErrorClass, ModelError, Reply, Request};
 use crate::redaction::LiveRedactor;
 
@@ -70,6 +72,8 @@ pub(super) struct Try<'a> {
     pub(super) meter: &'a Meter,
     /// The tokens that the request is expected to hold.
     pub(super) expected: u64,
+    /// True if a reply that repeats one text over and over is cut.
+    pub(super) is_watched: bool,
 }
 
 /// Makes the attempt; returns the next step, and the reply if there is one. If it is cut, the meter knows what it
@@ -111,7 +115,7 @@ async fn exchange(
     permit: &Permit<'_>,
     one: Try<'_>,
 ) -> Option<Result<Reply, ModelError>> {
-    let Try { request, abandon, agent, prefix, meter, expected } = one;
+    let Try { request, abandon, agent, prefix, meter, expected, is_watched } = one;
     let service = call.service();
     if abandon.is_cancelled() {
         return None;
@@ -120,7 +124,14 @@ async fn exchange(
     let mut live = LiveRedactor::new(secrets);
     // The head of a stream may come before the prompt is read; its first event does not.
     let mut unread = prefix;
+    let mut said = is_watched.then(Said::default);
+    let repeats = CancellationToken::new();
     let mut arrived = |delta: Delta<'_>| {
+        if let (Delta::Text(text), Some(said)) = (&delta, &mut said)
+            && said.repeats(text)
+        {
+            repeats.cancel();
+        }
         if let Delta::Taken(allowance) = delta {
             call.machine.taken(&call.chain);
             permit.taken(allowance);
@@ -148,8 +159,13 @@ async fn exchange(
     meter.begin(expected);
     let mut result = tokio::select! {
         () = abandon.cancelled() => return None,
+        () = repeats.cancelled() => Ok(Reply::new(Message::assistant(""), StopReason::EndTurn, Usage::default())),
         result = service.model.call(request.clone(), &mut arrived) => result,
     };
+    // Also if the reply ended by itself in the same moment.
+    if let Some(cut) = said.and_then(|said| said.cut(meter.reported())) {
+        result = Ok(cut);
+    }
     if let Some(prefix) = unread.filter(|_| result.is_ok()) {
         prefix.begun();
     }
@@ -166,4 +182,35 @@ async fn exchange(
         services.watcher.ended(agent);
     }
     Some(result)
+}
+
+/// The text of a reply so far, which is watched for one that repeats itself.
+#[derive(Debug, Default)]
+struct Said {
+    text: String,
+    repetition: Repetition,
+    repeated: Option<Repeated>,
+}
+
+impl Said {
+    /// Takes in the next piece. Returns true once the text repeats itself.
+    fn repeats(&mut self, piece: &str) -> bool {
+        if self.repeated.is_none() {
+            self.text.push_str(piece);
+            self.repeated = self.repetition.push(piece);
+        }
+        self.repeated.is_some()
+    }
+
+    /// Returns the reply that is left of one that was cut: the text with two of the repetitions. `None` if the text
+    /// did not repeat itself.
+    fn cut(mut self, usage: Usage) -> Option<Reply> {
+        let Repeated { print, surplus } = self.repeated?;
+        let end = self.text.floor_char_boundary(self.text.len().saturating_sub(surplus));
+        self.text.truncate(end);
+        self.text.push_str(" ...");
+        let stop = StopReason::Other("cut, because it repeated one text over and over".to_owned());
+        let reply = Reply::new(Message::assistant(self.text), stop, usage);
+        Some(Reply { repeats: Some(print), ..reply })
+    }
 }

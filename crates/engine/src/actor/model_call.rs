@@ -155,6 +155,7 @@ pub async fn call<'a>(
         Payer::Agent(caller) => (&own_meter, caller.source, Some(caller.prefix)),
         Payer::Summary { meter, .. } => (*meter, None, None),
     };
+    let is_watched = payer.caller().is_some_and(|caller| caller.records.context.watches_text());
     let agent = payer.caller().map(|caller| &caller.records.context.agent).cloned();
     let abandon = payer.caller().map_or(cancel, |caller| &caller.records.context.abandon).clone();
     let since = gateway::first_attempt(services);
@@ -212,6 +213,7 @@ pub async fn call<'a>(
                     prefix: prefix.filter(|_| std::ptr::eq(service, own)),
                     meter,
                     expected: facts.expected_tokens,
+                    is_watched,
                 };
                 (step, reply) = send(services, &mut call, permit.take(), one).await;
                 continue;

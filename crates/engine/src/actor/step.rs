@@ -25,12 +25,13 @@ use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
 use crate::message::{Block, Json, ResultContent, ToolResult};
 use crate::run_machine::{Asks, Kind, Reply, Request, SlotBack};
+use crate::spec::loops::LoopSpec;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, OnUnknown};
 use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
-use crate::turn::{ResultSource, ToolFinished, ToolStatus};
+use crate::turn::{Prints, ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::interrupted::{self, Known};
 use crate::turn_machine::{Machine, PendingCall, RUN};
 
@@ -147,6 +148,40 @@ impl StepContext {
     /// Waits until the agent may rest, because its `open` calls all wait for others.
     pub(super) fn may_rest(&self, open: usize) -> impl Future<Output = ()> + use<'_> {
         self.answers.waits.may_rest(&self.services, &self.agent, open)
+    }
+
+    /// Returns the rules by which loops of the agent are noticed, if they are looked for.
+    pub(super) fn loops(&self) -> Option<&LoopSpec> {
+        self.spec.as_ref().map(|spec| &*spec.loops).filter(|loops| loops.is_on())
+    }
+
+    /// Returns the fingerprints of a call and the text of its result, if the call is looked at.
+    pub(super) fn prints_of(
+        &self,
+        call: &PendingCall,
+        text: &str,
+        is_error: bool,
+    ) -> Option<Prints> {
+        let keys = self.loops()?.keys_of(&call.call.name)?;
+        Some(Prints::of(&call.call, keys, text, is_error))
+    }
+
+    /// Does the same for what a tool returned.
+    pub(super) fn prints_of_result(
+        &self,
+        call: &PendingCall,
+        result: &Result<ToolOutput, ToolError>,
+    ) -> Option<Prints> {
+        self.loops()?;
+        match result {
+            Ok(output) => self.prints_of(call, &output.text, output.is_error()),
+            Err(error) => self.prints_of(call, &error.message_for_model(), true),
+        }
+    }
+
+    /// Returns true if a reply that repeats one text over and over is cut.
+    pub(super) fn watches_text(&self) -> bool {
+        self.loops().is_some_and(|loops| loops.text)
     }
 
     /// Waits until new work may begin, which it may not while the disk is full.
@@ -292,6 +327,7 @@ pub(super) fn finished(
         denied: ending == Ending::Denied,
         refused: ending == Ending::Refused,
         fails_agent: false,
+        prints: None,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }
 }

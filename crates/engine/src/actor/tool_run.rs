@@ -34,7 +34,7 @@ use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::tool::basis::Basis;
 use crate::tool::under_way::Mark;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
-use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted};
+use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted, ToolStatus};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -230,6 +230,10 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
     let mut source = ResultSource::Live;
     if let Ok(output) = &mut result {
         context.services.secrets.redact(&mut output.text);
+    }
+    // Before anything stands in the place of the text or is added to it.
+    let prints = context.prints_of_result(call, &result);
+    if let Ok(output) = &mut result {
         let repeats = call.repeats.as_ref().filter(|_| !output.is_error());
         if let Some(stub) = repeats.and_then(|read| read.stub_for(&output.text)) {
             (output.text, source) = (stub, ResultSource::Unchanged);
@@ -242,7 +246,9 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
     }
     let ended = ended(context, call, result, began.elapsed(), ToolError::message_for_model);
     // The source differs only if the view already shows the same text.
-    Some(if source == ResultSource::Live { ended } else { ToolFinished { source, ..ended } })
+    let source = if source == ResultSource::Live { ended.source } else { source };
+    let prints = prints.filter(|_| ended.status != ToolStatus::Unknown);
+    Some(ToolFinished { source, prints, ..ended })
 }
 
 fn crashed(panic: &Panicked) -> ToolError {

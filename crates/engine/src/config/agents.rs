@@ -9,7 +9,7 @@ use super::concern::leads_outside;
 use super::diagnostic::{NO_HELP, Text};
 use super::raw::{Agent, Settings};
 use super::shape::{Entry, Field, Item};
-use super::{Setting, answers, budgets, foreign, names, sandbox};
+use super::{Setting, answers, budgets, foreign, loops, names, sandbox};
 use crate::id::Name;
 use crate::own_tool::{OwnTool, Permission, WaitsFor};
 use crate::permission::{Bound, Permissions, Rule};
@@ -77,6 +77,7 @@ fn agent(
         output_schema: answers::schema(setting, &raw.output_schema),
         output_retries: *raw.output_retries,
         budget: budgets::budget(raw.budget.as_ref()),
+        loops: loops::loops(setting, raw),
         ..AgentSpec::new(name, model(setting, entry, raw, models)?)
     })
 }

@@ -18,6 +18,7 @@
 mod approval;
 mod budget;
 mod compaction;
+mod loops;
 mod models;
 mod notify;
 mod services;
@@ -37,6 +38,7 @@ use serde_json::Value as Json;
 pub(super) use self::approval::Approval;
 pub(super) use self::budget::Budget;
 pub(super) use self::compaction::{Compaction, CompactionHooks, CompactionKeys, ContextEditing};
+pub(super) use self::loops::LoopKeys;
 pub(super) use self::models::{
     CacheTime, HeaderValue, KeySource, Model, PriceList, Prices, Provider, RateLimit, Wire,
 };
@@ -127,6 +129,8 @@ sections! {
             gives "conflict", "missing_field";
         /// Commands that run at the beginning and the end of a run, and around calls of tools.
         hooks: RunHooks = RunHooks::default(), RunHooks::KIND;
+        /// The rules by which it is noticed that an agent goes in circles.
+        loops: LoopKeys = LoopKeys::default(), LoopKeys::KIND;
         /// Notices when a run needs a person, fails or ends.
         notify: RunNotices = RunNotices::default(), RunNotices::KIND;
         /// The tasks, by name.

@@ -4,6 +4,7 @@
 //! Pure: made from the folded state, the evidence and the story of the records. It is complete;
 //! only the pages for people fold what is alike.
 
+mod circles;
 mod html;
 mod markdown;
 mod page;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+pub use self::circles::Circling;
 pub use self::story::{Retry, Story, Wait};
 use super::evidence::{Evidence, TaskEvidence};
 use super::for_others::ForOthers;
@@ -89,6 +91,10 @@ pub struct Document {
     pub models: Vec<Spender>,
     /// The agents that spent most, by money or, without prices, by tokens.
     pub spenders: Vec<Spender>,
+    /// The agents that went in circles, in the order in which it was noticed.
+    pub circles: Vec<Circling>,
+    /// Number of steps that are left out because too many agents went in circles.
+    pub circles_left_out: u64,
     /// What waited for time, a provider or a person, in the order of its beginning.
     pub waits: Vec<Wait>,
     /// Number of waits that are left out because there are too many.
@@ -223,7 +229,7 @@ impl Document {
     pub fn new(
         state: &RunState,
         evidence: &Evidence,
-        story: Story,
+        mut story: Story,
         live: bool,
         now_ms: i64,
     ) -> Self {
@@ -243,6 +249,7 @@ impl Document {
             *counts.entry(task.state).or_default() += 1;
         }
         let has_records = state.last_seq() > 0;
+        let (circles, circles_left_out) = story.take_circles();
         let (waits, waits_left_out, began_ms) = story.into_waits(state.last_ms());
         Self {
             v: 1,
@@ -274,6 +281,8 @@ impl Document {
                 .map(|row| spender(row.name, &row.own))
                 .collect(),
             spenders: spenders(state),
+            circles,
+            circles_left_out,
             waits,
             waits_left_out,
             names,

@@ -167,8 +167,10 @@ fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Resu
         },
         Event::AgentEnded(ended) => describe_end(ended, reasons, out),
         Event::TurnStarted(e) if e.hand_over => {
-            write!(out, "turn {}: it is out of turns and hands over", e.turn)
+            let why = if e.ends_for.is_none() { "it is out of turns and" } else { "it" };
+            write!(out, "turn {}: {why} hands over", e.turn)
         }
+        Event::TurnStarted(e) if e.held => write!(out, "turn {}: without tools", e.turn),
         Event::TurnStarted(e) => write!(out, "turn {}", e.turn),
         Event::ModelRequested(e) => {
             let (count, size) = (plural(e.messages as u64, "message"), bytes(e.bytes as u64));
@@ -198,6 +200,13 @@ fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Resu
         }
         Event::ToolStarted(e) => write!(out, "call {} started", cut(e.key.as_str(), QUOTED)),
         Event::ToolFinished(finished) => describe_result(finished, out),
+        Event::LoopNoticed(e) => write!(out, "goes in circles: {}", e.circle.words()),
+        Event::LoopHeld(e) => {
+            write!(out, "goes in circles and is held back: {}", e.circle.words())
+        }
+        Event::LoopBroken(e) => {
+            write!(out, "failed: went in circles: {}; it hands over", e.circle.words())
+        }
         Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => describe_question(event, out),
     }
 }

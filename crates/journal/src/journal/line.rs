@@ -511,6 +511,7 @@ mod tests {
             usage_source: UsageSource::Reported,
             cost_usd: None,
             context: crate::context::provider::server::ContextReport::default(),
+            repeats: None,
         };
         let mut draft = Draft::run(responded);
         let (line, _) = frame(&mut draft, BATCH, 0);

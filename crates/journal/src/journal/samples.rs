@@ -39,6 +39,7 @@ pub fn responded(turn: u32) -> Draft {
         usage_source: UsageSource::Reported,
         cost_usd: None,
         context: crate::context::provider::server::ContextReport::default(),
+        repeats: None,
     })
 }
 
@@ -76,6 +77,7 @@ pub fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft 
         denied: false,
         refused: false,
         fails_agent: false,
+        prints: None,
         took_ms: 12,
     })
 }

@@ -74,6 +74,7 @@ impl Boundary<'_> {
             prepare,
             hand_over,
             ends_for: self.machine.ends_for().cloned(),
+            held: self.machine.is_held(),
             made_smaller: self.machine.was_refused(),
         };
         Action::Send(Box::new(sending))

@@ -336,6 +336,7 @@ impl Play {
             usage_source: UsageSource::Reported,
             cost_usd: None,
             context: ContextReport::default(),
+            repeats: None,
         };
         match turn {
             Turn::Refused => self.record(ModelFailed {
@@ -456,6 +457,7 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
         denied: false,
         refused: false,
         fails_agent: false,
+        prints: None,
         took_ms: 1,
     }
 }

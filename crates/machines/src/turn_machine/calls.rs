@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::facts::Facts;
 use crate::context::layers::inventory::Inventory;
 use crate::context::layers::read_state::Read;
 use crate::context::view::View;
@@ -76,6 +77,8 @@ pub(super) struct CallState {
     /// Record of the latest beginning of the call.
     pub(super) started: Option<ToolStarted>,
     pub(super) result: Option<CallResult>,
+    /// What its end says of loops.
+    pub(super) facts: Option<Facts>,
 }
 
 /// The result of a call: its block as it was recorded, and what that says.
@@ -95,7 +98,7 @@ impl CallState {
     /// Makes the state of a call that no event has followed yet.
     pub(super) fn asked(call: ToolCall) -> Self {
         let callee = Callee::of(&call);
-        Self { call, callee, intended: None, started: None, result: None }
+        Self { call, callee, intended: None, started: None, result: None, facts: None }
     }
 }
 
@@ -179,6 +182,7 @@ pub(super) fn answer(
         denied: false,
         refused: false,
         fails_agent: false,
+        prints: None,
         took_ms: 0,
     }
 }

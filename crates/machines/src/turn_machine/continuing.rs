@@ -194,7 +194,7 @@ impl Machine {
     /// Continues a conversation that had ended, because its task is retried.
     pub(super) fn continue_after_end(&mut self) -> Phase {
         self.refused = None;
-        self.handing_over = false;
+        (self.handing_over, self.ends_for) = (false, None);
         self.nudged = false;
         // An answer that was cut at the output limit keeps its beginning; any other text belongs to
         // an earlier turn.

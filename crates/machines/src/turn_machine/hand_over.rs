@@ -24,7 +24,7 @@ const RESULTS: usize = 5;
 const RESULT_CHARS: usize = 300;
 
 impl Machine {
-    /// Returns true if the turns are used up: the next reply, or the one that is under way, hands
+    /// Returns true if the turns are used up or the agent must end: the next reply, or the one that is under way, hands
     /// over what there is.
     #[must_use]
     pub fn hands_over(&self) -> bool {
@@ -205,7 +205,7 @@ mod tests {
             panic!("{:?}", machine.next())
         };
         let hand_over = machine.hands_over();
-        let started = TurnStarted { turn, message, hand_over, ends_for: None };
+        let started = TurnStarted { hand_over, ..TurnStarted::new(turn, message) };
         machine.apply(&started.into()).expect("legal");
         hand_over
     }
@@ -221,6 +221,7 @@ mod tests {
             cost_usd: None,
             unsettled: None,
             context: Default::default(),
+            repeats: None,
         };
         machine.apply(&responded.into()).expect("legal");
     }
@@ -253,6 +254,7 @@ mod tests {
             denied: false,
             refused: false,
             fails_agent: false,
+            prints: None,
             took_ms: 1,
         };
         machine.apply(&finished.into()).expect("legal");
@@ -345,7 +347,8 @@ mod tests {
         works(&mut first, "I look.");
         let mut events = Vec::new();
         let Step::CallModel { turn, message } = first.next() else { panic!("{:?}", first.next()) };
-        events.push(TurnStarted { turn, message, hand_over: first.hands_over(), ends_for: None });
+        let hand_over = first.hands_over();
+        events.push(TurnStarted { hand_over, ..TurnStarted::new(turn, message) });
         // The same records, folded with more turns.
         let mut more = machine(9);
         works(&mut more, "I look.");

@@ -83,6 +83,12 @@ impl Inbox {
         }
     }
 
+    /// Adds a sentence that asks for nothing by itself, behind what waits.
+    pub(super) fn add(&mut self, text: &str) {
+        let is_request = self.letters.front().is_some_and(|letter| letter.is_request);
+        self.push(text, is_request);
+    }
+
     /// Asks no longer for the rest of an answer.
     pub(super) fn forget_continuation(&mut self) {
         if self.letters.front().is_some_and(|letter| !letter.is_request) {
@@ -302,6 +308,7 @@ mod tests {
             usage_source: UsageSource::Reported,
             cost_usd: None,
             context: Default::default(),
+            repeats: None,
         })
     }
 

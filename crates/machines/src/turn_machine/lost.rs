@@ -201,6 +201,7 @@ mod tests {
                 denied: false,
                 refused: false,
                 fails_agent: false,
+                prints: None,
                 took_ms: 5,
             }
         });

@@ -2,6 +2,7 @@
 //! the results of a whole turn.
 
 use super::calls::{self, CallResult, results_message};
+use super::facts::Facts;
 use super::hand_over::HAND_OVER;
 use super::{IllegalEvent, Machine, Phase};
 use crate::event::Event;
@@ -27,6 +28,7 @@ impl Machine {
         }
         let result = state.result.insert(CallResult::of(finished.block.clone()));
         let result = (finished.source, &result.block);
+        state.facts = Facts::of(finished, state.callee.call());
         self.shortfalls.count(finished);
         let (call, callee) = (&state.call, &state.callee);
         if finished.fails_agent {
@@ -51,6 +53,7 @@ impl Machine {
             return Ok(());
         }
         let calls = std::mem::take(&mut self.calls);
+        self.note_calls(&calls);
         let mut results: Vec<_> = calls.into_iter().filter_map(|call| call.result).collect();
         self.phase = match (self.fails_for.take(), self.gave_up.take()) {
             (Some(tool), _) => Phase::Ending(self.failed_for(&tool)),

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use super::View;
+use super::{Slot, View};
 use crate::context::ClearedResult;
-use crate::message::{Message, ResultContent};
+use crate::message::{Block, Message, ResultContent};
 use crate::output::Stored;
 
 /// A tool result that stands in the view, in full or as a preview, and may be cleared.
@@ -39,6 +39,23 @@ impl View {
         let Some(place) = self.result_place(message, tool_use_id) else { return };
         let result = self.results.remove(place);
         self.results.extend(result);
+    }
+
+    /// Adds a sentence for the model to the last message, if that holds results of tools. It asks for nothing: the
+    /// active request stays the one before. Returns false if there is no such message.
+    pub fn add_to_results(&mut self, text: &str) -> bool {
+        let Some(place) = self.slots.len().checked_sub(1) else { return false };
+        let Slot { standing, entry, .. } = &self.slots[place];
+        let standing = *standing;
+        if entry.answers.is_empty() {
+            return false;
+        }
+        let Ok(mut message) = entry.json.decode::<Message>() else { return false };
+        message.content.push(Block::Text(text.to_owned()));
+        self.rewrite(place, &message);
+        // It has not been sent yet: nothing was cleared.
+        self.slots[place].standing = standing;
+        true
     }
 
     /// Adds the results of a message that joins the view.

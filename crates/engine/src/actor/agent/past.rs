@@ -120,6 +120,10 @@ impl Fold {
         let layer = pipeline::summary(&services.compaction.preset);
         let pace = layer.map(|layer| layer.pace.clone()).unwrap_or_default();
         let machine = Machine::new(spawned.clone(), max_turns).paced(pace);
+        let machine = match &talk {
+            Some(talk) => machine.watched(talk.briefing.spec.loops.clone()),
+            None => machine,
+        };
         let (past, requested_ms, begun) = (Past::default(), None, Begun::default());
         let asked = Recorded::default();
         Ok(Self { machine, talk, past, requested_ms, begun, asked, epoch: first.epoch })

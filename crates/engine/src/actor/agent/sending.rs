@@ -103,13 +103,14 @@ impl Agent {
         let Sending { turn, outgoing, context, .. } = sending;
         // What is handed over amid the work need not be whole.
         let schema = state.machine.spawned().answer_schema.clone();
-        let schema = schema.filter(|_| !sending.hand_over);
+        let is_answer = !sending.hand_over && !sending.held;
+        let schema = schema.filter(|_| is_answer);
         let head = talk.head(&outgoing.view);
         let request = match talk.request(self.id.clone(), turn, head, &outgoing, context) {
             Ok(request) => Request {
                 max_output_tokens: sending.max_output_tokens,
                 // Without tools there is nothing to forbid, and providers refuse the field.
-                no_calls: sending.hand_over && !talk.briefing.tools.is_empty(),
+                no_calls: !is_answer && !talk.briefing.tools.is_empty(),
                 answer_schema: schema.filter(|_| talk.briefing.model.holds_to_schema()),
                 ..request
             },
@@ -134,6 +135,7 @@ impl Agent {
             counted: sending.counted,
             hand_over: sending.hand_over,
             ends_for: sending.ends_for,
+            held: sending.held,
             breaks: state.machine.breaks(),
             made_smaller: sending.made_smaller,
             source,

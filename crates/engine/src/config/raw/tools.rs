@@ -49,6 +49,13 @@ sections! {
         /// `tell`: the model reads that the outcome is unknown, and what is known. `ask`: a person is
         /// asked what happened. `fail`: the agent fails.
         on_unknown: OnUnknown, words_of::<OnUnknown>(&[]) => "from the task";
+        /// If `true`, calls of the tool wait for something: however often they give the same result, the agent does
+        /// not go in circles (`[loops]`).
+        poll: bool = false, Kind::Truth;
+        /// The arguments that tell one call from another, where loops are looked for (`[loops]`): `["path"]` if the
+        /// others differ each time, like a number of the request.
+        loop_key: List<String> = Vec::new(), Kind::List(&Kind::Text("name of an argument", &[])) => "all",
+            gives "unused_key";
         /// The longest time that a call may take.
         timeout: Duration = TIME_LIMIT, Kind::Time;
         /// The longest output that the model reads whole, a third of that after a failure. The

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::approval::Approval;
 use super::budget::Budget;
+use super::loops::LoopKeys;
 use crate::config::shape::kinds::{
     AGENT, COUNT, EXPRESSION, FILE, FILES, MODEL, PERMISSIONS, SHARE, TASKS, TEMPLATE, TEXT, TEXTS,
     TOKENS, VARIABLES, WORDS, words_of,
@@ -62,6 +63,9 @@ sections! {
         output_retries: u32, Kind::Whole(0, 100, "") => "2";
         /// The most that each agent of this definition may spend, with all agents below it.
         budget: Budget, Budget::KIND => "no limit", gives "unused_key", "budget_never_reached";
+        /// The rules by which it is noticed that the agent goes in circles, where they differ from those of
+        /// `[loops]`.
+        loops: LoopKeys = LoopKeys::default(), LoopKeys::KIND;
     }
     later {
         /// The MCP servers whose tools the agent may call.

@@ -46,6 +46,7 @@ pub(in crate::config) fn of(name: &str, kind: &Kind) -> Option<String> {
         ("workflow", _) => r#""workflows/tests.toml""#,
         ("env", Kind::Map(..)) => r#"{ FOLDER = "{{ inputs.path }}" }"#,
         ("network", Kind::Truth) => "false",
+        ("repeat", Kind::List(_)) => "[6, 8, 10]",
         ("layers", _) => return None,
         ("stdin", _) => r#""{{ inputs.path }}""#,
         _ => return kind.example(),

@@ -4,7 +4,7 @@
 //! first ones, failures first. Texts from outside are always [`Inline::Foreign`] or
 //! [`Block::Verbatim`]: the two formats make only these safe.
 
-use super::{AgentReport, Document, Spender, TaskReport, Wait};
+use super::{AgentReport, Circling, Document, Spender, TaskReport, Wait};
 use crate::failure::Failure;
 use crate::message::Usage;
 use crate::output::Output;
@@ -87,8 +87,33 @@ pub(super) fn of(document: &Document) -> Vec<Block> {
     page.push(table(document));
     details(document, &mut page);
     spending(document, &mut page);
+    circles(document, &mut page);
     waits(document, &mut page);
     page
+}
+
+fn circles(document: &Document, page: &mut Vec<Block>) {
+    if document.circles.is_empty() {
+        return;
+    }
+    page.push(heading("Went in circles"));
+    let costs = document.circles.iter().map(|circling| circling.cost_usd);
+    let since = match costs.sum::<Option<f64>>() {
+        Some(cost) => format!(", ${cost:.4} spent after the first notice"),
+        None => String::new(),
+    };
+    let count = document.circles.len() as u64 + document.circles_left_out;
+    page.push(Block::Paragraph(vec![plain(format!("agents: {count}{since}"))]));
+    let row = |circling: &Circling| {
+        vec![
+            foreign(circling.agent.to_string()),
+            State(circling.step.to_owned()),
+            foreign(&circling.what),
+            plain(circling.calls.to_string()),
+        ]
+    };
+    let rows = document.circles.iter().take(LISTED).map(row).collect();
+    page.push(Block::Table(vec!["agent", "step", "loop", "model calls since"], rows));
 }
 
 fn heading(text: &str) -> Block {

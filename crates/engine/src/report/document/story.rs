@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+use super::circles::{Circles, Circling};
 use crate::event::{Event, PauseCause, Record};
 use crate::failure::Failure;
 use crate::id::Name;
@@ -60,6 +61,7 @@ pub struct Story {
     tasks: HashMap<Name, Told>,
     waits: Vec<(i64, Wait)>,
     left_out: u64,
+    circles: Circles,
     /// The places of waits that have not ended, by what will end them.
     open: HashMap<(&'static str, String), usize>,
 }
@@ -73,6 +75,7 @@ struct Told {
 impl Story {
     /// Folds a record.
     pub fn apply(&mut self, record: &Record) {
+        self.circles.apply(record);
         let now = record.ts_ms;
         let had_begun = self.began_ms.is_some();
         self.began_ms.get_or_insert(now);
@@ -157,6 +160,11 @@ impl Story {
     pub(super) fn of(&self, task: &Name) -> (Vec<Retry>, Option<String>) {
         let told = self.tasks.get(task).cloned().unwrap_or_default();
         (told.retries, told.asked)
+    }
+
+    /// Returns the agents that went in circles, and the number of steps of those left out.
+    pub(super) fn take_circles(&mut self) -> (Vec<Circling>, u64) {
+        std::mem::take(&mut self.circles).into_all()
     }
 
     /// Returns the waits, the number of those left out, and the time of the first record.

@@ -76,6 +76,7 @@ impl Journal {
             denied: false,
             refused: false,
             fails_agent: false,
+            prints: None,
             took_ms: 1,
         };
         let id = AgentId::from_text(agent);

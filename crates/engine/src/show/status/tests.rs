@@ -121,6 +121,7 @@ impl Story {
             usage_source: Default::default(),
             cost_usd: Some(0.06),
             context: Default::default(),
+            repeats: None,
         };
         self.happens(Draft::agent(task, agent, responded));
     }

@@ -285,6 +285,7 @@ fn read_transcript(
                 denied: false,
                 refused: false,
                 fails_agent: false,
+                prints: None,
                 took_ms: 0,
             };
             let is_known = !result.text().starts_with(OUTCOME_UNKNOWN);

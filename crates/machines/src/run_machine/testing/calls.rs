@@ -201,6 +201,7 @@ impl World {
                 cost_usd,
                 unsettled: if is_counted { None } else { most.beyond(&known, cost_usd) },
                 context: Default::default(),
+                repeats: None,
             }
             .into()
         };

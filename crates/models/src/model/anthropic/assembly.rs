@@ -192,7 +192,7 @@ impl Assembly for MessageAssembly {
         usage.output = usage.output.max(estimate(&message));
         let stop = StopReason::Interrupted(reason.message.clone());
         let broken = Some(Box::new(reason.clone()));
-        Some(Reply { message, stop, usage, context, broken })
+        Some(Reply { message, stop, usage, context, broken, repeats: None })
     }
 }
 

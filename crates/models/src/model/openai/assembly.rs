@@ -267,7 +267,7 @@ impl Assembly for ChatAssembly {
         let message = self.into_message();
         let stop = StopReason::Interrupted(reason.message.clone());
         let broken = Some(Box::new(reason.clone()));
-        Some(Reply { message, stop, usage, context, broken })
+        Some(Reply { message, stop, usage, context, broken, repeats: None })
     }
 }
 

@@ -164,7 +164,7 @@ impl Assembly for ResponseAssembly {
         }
         let stop = StopReason::Interrupted(reason.message.clone());
         let broken = Some(Box::new(reason.clone()));
-        Some(Reply { message, stop, usage, context, broken })
+        Some(Reply { message, stop, usage, context, broken, repeats: None })
     }
 }
 
