@@ -89,7 +89,7 @@ fn a_warning_of_the_program_amid_the_area_is_a_whole_line_above_a_whole_area() {
          [tasks.gate]\ndepends_on = ['first']\n\
          [tasks.gate.approval]\nmessage = 'go?'\nnotify = { command = ['false'] }\n",
     );
-    for (rows, columns) in [(24, 100), (12, 40)] {
+    for (rows, columns) in [(24, 100), (20, 40)] {
         let _ = std::fs::remove_file(desk.path().join("now"));
         let _ = std::fs::remove_file(desk.path().join("go"));
         let mut terminal = Terminal::start_sized(&desk, (rows, columns), &["run", "--also"]);

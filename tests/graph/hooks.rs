@@ -318,7 +318,7 @@ fn the_hooks_of_states_run_once_for_each_over_a_kill_and_a_resume() {
     let hooks: String = ["run_paused", "run_resumed", "question", "on_exit"].map(hook).concat();
     let desk = Desk::commands(&format!(
         "[hooks]\n{hooks}\n[tasks.gate.approval]\nmessage = 'deploy?'\n\
-         [tasks.long]\nrun = 'test -e go || {{ touch begun; sleep 60; }}'\n"
+         [tasks.long]\nidempotent = true\nrun = 'test -e go || {{ touch begun; sleep 60; }}'\n"
     ));
     desk.write("note.sh", "cat >> .input; echo >> .input; echo $1 >> .noted\n");
     // The process dies while the question is open: nothing paused.

@@ -14,8 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument, Span};
 
 use super::asked::Asked;
-use super::mail::StepError;
-use super::mail::SupervisorMsg;
+use super::mail::{StepError, SupervisorMsg};
 use super::permission::Decision;
 use super::questions;
 use super::spans;
