@@ -95,10 +95,10 @@ fn a_warning_of_the_program_amid_the_area_is_a_whole_line_above_a_whole_area() {
         let mut terminal = Terminal::start_sized(&desk, (rows, columns), &["run", "--also"]);
         terminal.until("tasks 0/3 done, 2 running");
         desk.write("now", "");
-        terminal.until("did not work");
-        // While the question is on the screen, the area is not.
+        // While the question is on the screen, the area is not, and a warning waits.
         terminal.until("approve? [");
         terminal.types("y\n");
+        terminal.until("did not work");
         let seen = terminal.written().len();
         wait("later drawings", || (terminal.written().len() > seen + 1_000).then_some(()));
         let shown = wait("a whole area below a whole line", || {

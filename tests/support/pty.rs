@@ -102,6 +102,9 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the screen:\n{}", self.rows().join("\n"));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -3,6 +3,7 @@
 //! Pure. Owns the wording. Text of models and tools is shortened and its control characters are
 //! escaped, so that it can neither forge a line nor steer a terminal.
 
+mod asked;
 mod peek;
 mod words;
 
@@ -13,6 +14,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::asked::describe_question;
 pub use self::words::{Reasons, cut, in_one_line};
 use self::words::{bytes, duration, first_line, last_line, plural, reason, tokens};
 use crate::event::{Event, Record, RunStatus};
@@ -208,23 +210,6 @@ fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Resu
             write!(out, "failed: went in circles: {}; it hands over", e.circle.words())
         }
         Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => describe_question(event, out),
-    }
-}
-
-fn describe_question(event: &Event, out: &mut String) -> std::fmt::Result {
-    match event {
-        Event::ApprovalAsked(e) => {
-            write!(out, "waits for a person: {}", first_line(&e.message, QUOTED))
-        }
-        Event::ApprovalAnswered(e) => {
-            let (said, by) = (if e.allowed { "allowed" } else { "denied" }, e.by.as_deref());
-            write!(out, "{} {said} it", first_line(by.unwrap_or("a person"), QUOTED))?;
-            match &e.text {
-                Some(text) => write!(out, ": {}", first_line(text, QUOTED)),
-                None => Ok(()),
-            }
-        }
-        other => out.write_str(other.kind()),
     }
 }
 
