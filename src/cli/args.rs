@@ -419,9 +419,15 @@ pub(super) struct Cost {
     /// The run [default: the newest]
     #[arg(add = complete::runs())]
     pub run: Option<String>,
-    /// Sum by agent, by task or by model
-    #[arg(long, value_enum, default_value_t = CostBy::Task)]
-    pub by: CostBy,
+    /// Sum by agent, by task or by model [default: by task, or by run over several]
+    #[arg(long, value_enum)]
+    pub by: Option<CostBy>,
+    /// Sum over all runs
+    #[arg(long, conflicts_with = "run")]
+    pub all: bool,
+    /// Sum over the runs that began within this time, like 12h or 7d
+    #[arg(long, value_name = "TIME", conflicts_with = "run")]
+    pub since: Option<String>,
     /// Print rows as JSON, one a line
     #[arg(long)]
     pub json: bool,

@@ -1,36 +1,112 @@
-//! `cost`: prints tokens and money by agent, task or model.
+//! `cost`: prints tokens and money of a run by agent, task or model, or of several runs.
+
+use std::time::Duration;
 
 use super::args::{self, CostBy};
 use super::locate::Project;
-use super::{say, say_json};
+use super::short_id::ShortIds;
+use super::{complain, say, say_json};
+use crate::duration;
 use crate::exit::Exit;
+use crate::journal::source::RecordedRun;
+use crate::journal::stamp;
 use crate::printable;
-use crate::report::{self, CostRow, short};
+use crate::report::{self, CostRow, RunCost, short};
 use crate::run_state::RunState;
 use crate::spending::Spending;
 
 pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
+    if verb.all || verb.since.is_some() {
+        return over_runs(project, verb);
+    }
     let state = match project.run(verb.run.as_deref()).and_then(|dir| project.state(&dir)) {
         Ok(state) => state,
         Err(exit) => return exit,
     };
-    let rows = match verb.by {
+    let rows = match verb.by.unwrap_or(CostBy::Task) {
         CostBy::Agent => report::cost_by_agent(&state),
         CostBy::Task => report::cost_by_task(&state),
         CostBy::Model => report::cost_by_model(&state),
     };
-    if verb.json {
+    show(&rows, &state.spending(), verb.json)
+}
+
+fn show(rows: &[CostRow], total: &Spending, json: bool) -> Exit {
+    if json {
         return say_json(&rows.iter().map(|row| format!("{}\n", row.json())).collect::<String>());
     }
-    say(&table(&rows, &state))
+    say(&table(rows, total))
+}
+
+/// Prints the cost of several runs. One that cannot be read does not hide the others.
+fn over_runs(project: &Project, verb: &args::Cost) -> Exit {
+    if let Some(by @ (CostBy::Agent | CostBy::Task)) = verb.by {
+        let part = if by == CostBy::Agent { "agents" } else { "tasks" };
+        complain(&format!("error: {part} are those of one run: name it, or leave `--by` out"));
+        return Exit::Usage;
+    }
+    let since = verb.since.as_deref().map(|text| (text, duration::parse(text)));
+    let first_ms = match since {
+        None => i64::MIN,
+        Some((_, Some(time))) => began_after(time),
+        Some((text, None)) => {
+            complain(&format!("error: `--since` cannot be `{text}`: write a time like 12h or 7d"));
+            return Exit::Usage;
+        }
+    };
+    let runs = match project.listed() {
+        Ok(runs) => runs,
+        Err(exit) => return exit,
+    };
+    let ids = ShortIds::of_runs(runs.iter().map(|run| run.name()));
+    let (mut costs, mut rows, mut worst) = (Vec::new(), Vec::new(), Exit::Done);
+    for run in runs.iter().filter(|run| run.has_begun() && began_ms(run) >= first_ms) {
+        match cost_of(project, run) {
+            Ok((workflow, cost)) => {
+                rows.push(cost.row(run.name(), format!("{} {workflow}", ids.of(&run.name()))));
+                costs.push(cost);
+            }
+            Err(exit) => worst = exit,
+        }
+    }
+    if verb.by == Some(CostBy::Model) {
+        rows = report::cost_of_runs_by_model(&costs);
+    }
+    let total = costs.iter().map(|cost| cost.own).sum();
+    let said = show(&rows, &total, verb.json);
+    if said == Exit::Done { worst } else { said }
+}
+
+fn began_after(time: Duration) -> i64 {
+    stamp::now_ms().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn began_ms(run: &RecordedRun) -> i64 {
+    run.first().ok().and_then(|records| records.first().map(|r| r.ts_ms)).unwrap_or(i64::MAX)
+}
+
+/// Returns the workflow of a run, safe to show, and what the run itself cost.
+fn cost_of(project: &Project, run: &RecordedRun) -> Result<(String, RunCost), Exit> {
+    let state = project.state(run)?;
+    let shared_seq = state.shared_seq();
+    let mut shared = RunState::default();
+    if shared_seq > 0 {
+        project.fold(run, |record| {
+            if record.seq <= shared_seq {
+                // What does not fit is reported by the fold of the run itself.
+                let _ = shared.apply(record);
+            }
+        })?;
+    }
+    let workflow = state.created().map(|created| printable::line(&created.workflow).into_owned());
+    Ok((workflow.unwrap_or_default(), RunCost::of(&state, &shared)))
 }
 
 /// Formats a line for each row: tokens and money of its own calls, then with its children's calls
 /// included. Requests whose end nobody knows have a column of their own, if there are any.
-fn table(rows: &[CostRow], state: &RunState) -> String {
+fn table(rows: &[CostRow], total: &Spending) -> String {
     let widest = rows.iter().map(|row| row.shown.chars().count()).max().unwrap_or(0).max(5);
-    let total = state.spending();
-    let unsettled = report::unsettled(&total);
+    let unsettled = report::unsettled(total);
     let line = |name: &str, cells: [String; 9]| {
         let [input, cached, written, output, cost, lost, all_in, all_out, all] = cells;
         let lost = unsettled.as_ref().map(|_| format!("{lost:>11}  ")).unwrap_or_default();
@@ -69,7 +145,7 @@ fn table(rows: &[CostRow], state: &RunState) -> String {
     for row in rows {
         text.push_str(&line(&row.shown, cells(&row.own, &row.inclusive)));
     }
-    text.push_str(&line("total", cells(&total, &total)));
+    text.push_str(&line("total", cells(total, total)));
     text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));
     text
 }

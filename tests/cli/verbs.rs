@@ -460,6 +460,37 @@ fn costs_are_summed_by_agent_task_and_model() {
 }
 
 #[test]
+fn costs_are_summed_over_runs() {
+    let (desk, _) = ran(0);
+    let cost = |arguments: &[&str]| -> (Vec<serde_json::Value>, f64) {
+        let rows = desk.json(&[&["cost", "--json"], arguments].concat());
+        let sum = rows.iter().filter_map(|row| row["own"]["cost_usd"].as_f64()).sum();
+        (rows, sum)
+    };
+    let (_, one) = cost(&["--by", "agent"]);
+    assert!(one > 0.0);
+    // A fork before the last record of the run spends nothing itself, whatever its parent spent.
+    let events = desk.json(&["tail", "--json"]);
+    let last = events.last().expect("events")["seq"].as_u64().expect("a number");
+    desk.good(&["fork", &format!("desk@{}", last - 1)]);
+    desk.good(&["run"]);
+    let (rows, sum) = cost(&["--all"]);
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert!(rows.iter().all(|row| row["by"] == "run"), "{rows:?}");
+    assert!((sum - 2.0 * one).abs() < 1e-9, "{sum} of {one}");
+    assert_eq!(rows.iter().filter(|row| row["own"]["requests"] == 0).count(), 1, "{rows:?}");
+    let (models, by_model) = cost(&["--all", "--by", "model"]);
+    assert!((by_model - sum).abs() < 1e-9 && models.len() == 1, "{models:?}");
+    assert_eq!(cost(&["--since", "1h"]).0.len(), 3);
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(cost(&["--since", "1ms"]).0.len(), 0);
+    for wrong in [&["cost", "--since", "soon"][..], &["cost", "--all", "--by", "task"]] {
+        assert_eq!(desk.call(wrong).code, 2, "{wrong:?}");
+    }
+    assert_eq!(desk.call(&["cost", "desk", "--all"]).code, 2);
+}
+
+#[test]
 fn colours_are_for_terminals_or_on_request() {
     let (desk, _) = ran(0);
     let done = Done::of(desk.command(&["ps"]).env("CLICOLOR_FORCE", "1"));

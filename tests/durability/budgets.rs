@@ -157,6 +157,37 @@ async fn a_boss_that_delegates_without_end_hands_over_within_its_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_limits_what_its_child_may_spend() {
+    // The boss gives one child three calls and another one none; a child works as long as it may.
+    let answer = |asked: &Asked| {
+        let text = String::from_utf8_lossy(&asked.body).into_owned();
+        let job = |budget: Value| json!({"agent": "worker", "prompt": "Look.", "budget": budget});
+        let is_boss = text.contains("Lead.");
+        let answer = match (is_boss, asked.messages().len()) {
+            (true, 1) => Answer::tool("delegate", job(json!({"max_calls": 3})))
+                .and_tool("delegate", job(json!({"max_calls": 0}))),
+            (true, _) => Answer::text("done"),
+            (false, _) if text.contains("No tool can be called") => Answer::text("Half of it."),
+            (false, turn) => Answer::tool("bash", json!({"command": format!("echo {turn}")})),
+        };
+        answer.costing(usage(asked))
+    };
+    let provider = Provider::start(answer).await;
+    let desk = desk(
+        &provider,
+        "[agents.boss]\nmodel = \"main\"\ninstructions = \"Lead.\"\nsub_agents = [\"worker\"]\n\
+         [tasks.one]\nagent = \"boss\"\nprompt = \"Go.\"\n",
+    );
+    desk.good(&["run"]);
+    // Two of the boss, and three of the child, of which the last is its hand-over.
+    let last = provider.requests().pop().expect("a request");
+    let said = String::from_utf8_lossy(&last.body).into_owned();
+    assert_eq!(provider.count(), 5, "{said}");
+    assert!(said.contains("Half of it.") && said.contains("3 calls"), "{said}");
+    assert!(said.contains("`budget.max_calls` must be above 0"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_killed_processes_may_have_spent_counts() {
     // No answer ever comes, so each process dies in a call of which nobody knows what it cost.
     let provider = Provider::start(|asked: &Asked| {

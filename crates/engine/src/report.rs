@@ -14,7 +14,9 @@ mod summary;
 
 use serde_json::Value;
 
-pub use self::costs::{CostRow, cost_by_agent, cost_by_model, cost_by_task, unsettled};
+pub use self::costs::{
+    CostRow, RunCost, cost_by_agent, cost_by_model, cost_by_task, cost_of_runs_by_model, unsettled,
+};
 pub use self::folded_rows::folded_rows;
 pub use self::inclusive::Inclusive;
 pub use self::rows::{Row, rows, unread_row};

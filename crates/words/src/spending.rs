@@ -187,6 +187,34 @@ impl AddAssign for Spending {
     }
 }
 
+impl Spending {
+    /// Returns what was spent since an earlier state of the same sum.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let usage = Usage {
+            input: self.usage.input.saturating_sub(before.usage.input),
+            output: self.usage.output.saturating_sub(before.usage.output),
+            cache_read: self.usage.cache_read.saturating_sub(before.usage.cache_read),
+            cache_write: self.usage.cache_write.saturating_sub(before.usage.cache_write),
+        };
+        let unsettled = Unsettled {
+            requests: self.unsettled.requests.saturating_sub(before.unsettled.requests),
+            most: self
+                .unsettled
+                .most
+                .zip(before.unsettled.most)
+                .map(|(most, less)| most.without(less)),
+            tokens: self.unsettled.tokens.saturating_sub(before.unsettled.tokens),
+        };
+        Self {
+            usage,
+            cost: self.cost.zip(before.cost).map(|(cost, less)| cost.without(less)),
+            requests: self.requests.saturating_sub(before.requests),
+            unsettled,
+        }
+    }
+}
+
 impl Sum for Spending {
     fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
         parts.fold(Self::default(), |mut sum, part| {

@@ -44,7 +44,12 @@ examples!(
 );
 examples!(REPORT, "callsheet report", "callsheet report review --format html");
 examples!(GRAPH, "callsheet graph", "callsheet graph review --format mermaid");
-examples!(COST, "callsheet cost", "callsheet cost review --by model");
+examples!(
+    COST,
+    "callsheet cost",
+    "callsheet cost review --by model",
+    "callsheet cost --since 7d                       # all runs of a week",
+);
 examples!(
     CANCEL,
     "callsheet cancel review                         # the newest run of `review`",

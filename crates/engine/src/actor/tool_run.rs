@@ -16,20 +16,19 @@ use tracing::{Instrument, Span};
 use super::asked::Asked;
 use super::mail::{StepError, SupervisorMsg};
 use super::permission::Decision;
-use super::questions;
-use super::spans;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
 use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Resolution};
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
-use super::{hooks, permission, proposing, recall};
+use super::{hooks, permission, proposing, questions, recall, spans};
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
 use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, Permission, WaitsFor};
 use crate::run_machine::{ChildResult, Delegation, Refused};
+use crate::spec::budget::Caps;
 use crate::tool::basis::Basis;
 use crate::tool::under_way::Mark;
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
@@ -415,7 +414,7 @@ async fn delegate(
     let output_schema = job.schema().map_err(ToolError::Arguments)?;
     ticket.wait().await;
     let delegation = Delegation {
-        budget: None,
+        budget: Caps::of_child(job.budget.as_ref()).map_err(ToolError::Arguments)?,
         depth: context.depth + 1,
         call: call.key.clone(),
         agent: job.agent.clone(),

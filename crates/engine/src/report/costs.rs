@@ -1,4 +1,4 @@
-//! The rows of `cost`: spending by agent, by task and by model.
+//! The rows of `cost`: spending by agent, by task, by model and by run.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,9 +14,9 @@ use crate::spending::{Spending, Unsettled};
 /// One row of `cost`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostRow {
-    /// `agent`, `task` or `model`.
+    /// `agent`, `task`, `model` or `run`.
     pub by: &'static str,
-    /// The name of the agent, the task or the model.
+    /// The name of the agent, the task or the model, or the id of the run.
     pub name: String,
     /// The key of the instance of a fan-out that it is or works for.
     pub key: Option<String>,
@@ -106,11 +106,29 @@ pub fn cost_by_task(state: &RunState) -> Vec<CostRow> {
 /// Returns the cost of each model.
 #[must_use]
 pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
-    let mut sums: BTreeMap<&Name, Spending> = BTreeMap::new();
-    for (model, spending) in state.agents().values().flat_map(|agent| agent.by_model.iter()) {
-        *sums.entry(model).or_default() += *spending;
+    rows_by_model(by_model(state))
+}
+
+/// Returns the cost of each model in several runs.
+#[must_use]
+pub fn cost_of_runs_by_model(runs: &[RunCost]) -> Vec<CostRow> {
+    let mut sums: BTreeMap<Name, Spending> = BTreeMap::new();
+    for (model, spending) in runs.iter().flat_map(|run| &run.by_model) {
+        *sums.entry(model.clone()).or_default() += *spending;
     }
-    let row = |(name, sum): (&Name, Spending)| CostRow {
+    rows_by_model(sums)
+}
+
+fn by_model(state: &RunState) -> BTreeMap<Name, Spending> {
+    let mut sums: BTreeMap<Name, Spending> = BTreeMap::new();
+    for (model, spending) in state.agents().values().flat_map(|agent| agent.by_model.iter()) {
+        *sums.entry(model.clone()).or_default() += *spending;
+    }
+    sums
+}
+
+fn rows_by_model(sums: BTreeMap<Name, Spending>) -> Vec<CostRow> {
+    let row = |(name, sum): (Name, Spending)| CostRow {
         by: "model",
         name: name.to_string(),
         key: None,
@@ -119,4 +137,32 @@ pub fn cost_by_model(state: &RunState) -> Vec<CostRow> {
         inclusive: sum,
     };
     sums.into_iter().map(row).collect()
+}
+
+/// What one run of several cost. The part of a fork that it shares with its parent is in the bill of the parent.
+#[derive(Clone, Debug)]
+pub struct RunCost {
+    /// The spending of the run itself.
+    pub own: Spending,
+    by_model: BTreeMap<Name, Spending>,
+}
+
+impl RunCost {
+    /// Returns what a run cost; `shared` is the state of a fork at the place where it was forked.
+    #[must_use]
+    pub fn of(state: &RunState, shared: &RunState) -> Self {
+        let before = by_model(shared);
+        let since = |(model, sum): (Name, Spending)| {
+            let less = before.get(&model).copied().unwrap_or_default();
+            (model, sum.since(less))
+        };
+        let by_model = by_model(state).into_iter().map(since).collect();
+        Self { own: state.spending().since(shared.spending()), by_model }
+    }
+
+    /// Returns its row under the name by which people know the run.
+    #[must_use]
+    pub fn row(&self, run: String, shown: String) -> CostRow {
+        CostRow { by: "run", name: run, key: None, shown, own: self.own, inclusive: self.own }
+    }
 }

@@ -81,6 +81,23 @@ pub struct Delegate {
     /// JSON Schema that its answer must fit.
     #[serde(default)]
     pub output_schema: Option<Value>,
+    /// The most that the child may spend.
+    #[serde(default)]
+    pub budget: Option<ChildBudget>,
+}
+
+/// What a parent gives a child to spend, with all agents below it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChildBudget {
+    /// Dollars.
+    pub max_cost: Option<f64>,
+    /// Tokens, input (cached or not) and output.
+    pub max_tokens: Option<u64>,
+    /// Requests to models.
+    pub max_calls: Option<u64>,
+    /// Time, as in `agents.toml`: `90s`, `5m`.
+    pub max_time: Option<String>,
 }
 
 /// The most bytes of a schema for the answer of a child: its prompt repeats it.
@@ -106,6 +123,18 @@ impl Delegate {
             "output_schema": {
                 "type": "object",
                 "description": "JSON Schema (draft 2020-12) that its answer, a JSON document, must fit",
+            },
+            "budget": {
+                "type": "object",
+                "description": "The most that it may spend with its own agents, within what is left to you; \
+                                then it ends and answers with what it has",
+                "properties": {
+                    "max_cost": {"type": "number", "description": "Dollars"},
+                    "max_tokens": {"type": "integer"},
+                    "max_calls": {"type": "integer", "description": "Replies of models"},
+                    "max_time": text("Like 90s or 5m"),
+                },
+                "additionalProperties": false,
             },
         });
         Some((description, object(properties, &["agent", "prompt"])))

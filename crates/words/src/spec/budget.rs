@@ -9,7 +9,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::duration;
 use crate::id::{AgentId, Name};
+use crate::own_tool::ChildBudget;
 use crate::spending::{Spending, Usd};
 
 /// A part of a run that may have a budget: the run, a task with all its attempts and instances, or one agent with
@@ -174,6 +176,39 @@ pub struct Caps {
 }
 
 impl Caps {
+    /// Returns the limits that a parent gives to a child; `None` if nothing is limited.
+    ///
+    /// # Errors
+    /// Returns an error if a limit is nothing, less, or no duration.
+    pub fn of_child(given: Option<&ChildBudget>) -> Result<Option<Self>, String> {
+        let Some(given) = given else { return Ok(None) };
+        let ChildBudget { max_cost, max_tokens, max_calls, ref max_time } = *given;
+        let bad = |key: &str, why: &str| format!("`budget.{key}` {why}");
+        if max_cost.is_some_and(|dollars| !(dollars.is_finite() && dollars > 0.0)) {
+            return Err(bad("max_cost", "must be a number of dollars above 0"));
+        }
+        for (key, limit) in [("max_tokens", max_tokens), ("max_calls", max_calls)] {
+            if limit == Some(0) {
+                return Err(bad(
+                    key,
+                    "must be above 0: a child that may spend nothing cannot answer",
+                ));
+            }
+        }
+        let time = max_time.as_deref().map(|text| {
+            let time = duration::parse(text).filter(|time| !time.is_zero());
+            time.ok_or_else(|| bad("max_time", "must be a duration such as `90s` or `5m`"))
+        });
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let caps = Self {
+            max_cost: max_cost.map(Usd::from_dollars),
+            max_tokens,
+            max_calls,
+            max_time_ms: time.transpose()?.map(millis),
+        };
+        Ok((!caps.is_empty()).then_some(caps))
+    }
+
     /// Returns true if nothing is limited.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -315,6 +350,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn dollars(cost: f64) -> Usd {
@@ -363,5 +400,39 @@ mod tests {
         let caps = Caps { max_tokens: Some(1_000), ..Caps::default() };
         let tokens = |tokens| Amount { tokens, ..Amount::default() };
         assert!(!caps.is_reached(800, tokens(799)) && caps.is_reached(800, tokens(800)));
+    }
+
+    #[test]
+    fn the_budget_of_a_child_is_read_or_refused() {
+        let caps = |budget: Value| {
+            let given: Option<ChildBudget> =
+                serde_json::from_value(budget).map_err(|error| error.to_string())?;
+            Caps::of_child(given.as_ref())
+        };
+        let all = json!({"max_cost": 0.25, "max_tokens": 9, "max_calls": 3, "max_time": "90s"});
+        let wanted = Caps {
+            max_cost: Some(Usd::from_dollars(0.25)),
+            max_tokens: Some(9),
+            max_calls: Some(3),
+            max_time_ms: Some(90_000),
+        };
+        assert_eq!(caps(all), Ok(Some(wanted)));
+        assert_eq!(caps(json!({})), Ok(None));
+        assert_eq!(caps(Value::Null), Ok(None));
+        for (budget, names) in [
+            (json!({"max_cost": 0}), "`budget.max_cost`"),
+            (json!({"max_cost": -1}), "`budget.max_cost`"),
+            (json!({"max_tokens": 0}), "`budget.max_tokens`"),
+            (json!({"max_calls": 0}), "`budget.max_calls`"),
+            (json!({"max_time": "0s"}), "`budget.max_time`"),
+            (json!({"max_time": "soon"}), "`budget.max_time`"),
+            (json!({"max_calls": 1.5}), "floating point"),
+            (json!({"on_exceed": "warn"}), "unknown field"),
+        ] {
+            let refused = caps(budget.clone()).expect_err("no budget");
+            assert!(refused.contains(names), "{budget}: {refused}");
+        }
+        // An amount that no counter holds limits nothing that could be reached.
+        assert!(caps(json!({"max_cost": 1e300})).is_ok_and(|caps| caps.is_some()));
     }
 }
