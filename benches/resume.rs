@@ -175,13 +175,8 @@ async fn record(journal: &JournalHandle, drafts: Vec<Draft>) {
 }
 
 fn created(run: RunId, recorded: &RecordedRun) -> RunCreated {
-    let task = |task: &str| PlannedTask {
-        name: name(task),
-        agent: Some(name("worker")),
-        approval: false,
-        depends_on: Vec::new(),
-        marks: Vec::new(),
-    };
+    let task =
+        |task: &str| PlannedTask { agent: Some(name("worker")), ..PlannedTask::new(name(task)) };
     RunCreated {
         run,
         workflow: "long".to_owned(),

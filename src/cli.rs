@@ -53,6 +53,7 @@ mod threads;
 mod times;
 mod trust;
 mod version;
+mod why;
 
 use std::ffi::OsString;
 
@@ -128,6 +129,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Schema(verb) => schema::run(&verb),
         Verb::Doctor(verb) => doctor::run(&project, &verb),
         Verb::Man(verb) => man::run(&verb),
+        Verb::Why(verb) => why::run(&project, &verb),
         Verb::Version(verb) => version::run(&verb),
     }
 }

@@ -20,3 +20,4 @@ mod summaries;
 mod tail_and_ps;
 mod terminal;
 mod verbs;
+mod why;

@@ -10,6 +10,7 @@ mod report;
 mod run;
 mod service;
 mod verb;
+mod why;
 
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ pub(super) use report::{Report, ReportFormat};
 pub(super) use run::Run;
 pub(super) use service::{Service, ServiceVerb};
 pub(super) use verb::OnRuns;
+pub(super) use why::Why;
 
 /// Heading of the help for the options that every verb takes.
 const EVERYWHERE: &str = "Everywhere";
@@ -79,6 +81,9 @@ pub(super) enum Verb {
     /// Show one run, task or agent in full
     #[command(after_help = examples::SHOW)]
     Show(Show),
+    /// Say why a run, a task or an agent waits, failed or was skipped, down to the root
+    #[command(after_help = examples::WHY)]
+    Why(Why),
     /// Report what a run did, with the evidence for each task
     #[command(after_help = examples::REPORT)]
     Report(Report),

@@ -14,7 +14,7 @@ use crate::run_machine::purse;
 use crate::run_state::RunState;
 use crate::run_state::budgets::Exceeded;
 use crate::show::question::safe;
-use crate::spec::budget::{Amount, Caps, OnExceed, Scope};
+use crate::spec::budget::{Amount, Caps, Measure, OnExceed, Scope};
 use crate::spending::{Spending, Usd};
 
 pub(super) fn run(project: &Project, verb: &args::Budget) -> Exit {
@@ -185,17 +185,22 @@ pub(super) fn row(run: &RecordedRun, exceeded: &Exceeded) -> Value {
     })
 }
 
+/// Returns the flag that sets a limit.
+pub(super) fn flag(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Cost => "--max-cost USD",
+        Measure::Tokens => "--max-tokens N",
+        Measure::Calls => "--max-calls N",
+        Measure::Time => "--max-time TIME",
+    }
+}
+
 /// Returns a budget that is waited for in words, with the command that raises it.
 pub(super) fn waiting_text(project: &Project, run: &RecordedRun, exceeded: &Exceeded) -> String {
     let scope = exceeded.event.scope.to_string();
     let part = scope.trim_end_matches('/');
     let (flags, short) = (project.flags(), project.short(run));
-    let limit = match exceeded.event.caps {
-        Caps { max_cost: Some(_), .. } => "--max-cost USD",
-        Caps { max_tokens: Some(_), .. } => "--max-tokens N",
-        Caps { max_calls: Some(_), .. } => "--max-calls N",
-        _ => "--max-time TIME",
-    };
+    let limit = flag(exceeded.event.measure);
     let address = word(&format!("{short}{part}"));
     format!(
         "budget  of {} in run {short}\n    {}\n  > callsheet budget{flags} {address} {limit}\n",

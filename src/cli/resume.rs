@@ -19,7 +19,7 @@ use crate::journal::cut::{Cut, CutError};
 use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::report;
-use crate::run::resume_forecast::{self, TaskForecast};
+use crate::run::resume_forecast::{self, TaskFate, TaskForecast};
 use crate::run::{Options, Run, values};
 use crate::run_state::{RetryError, RunState};
 use crate::show::log_line::{cut, in_one_line};
@@ -172,9 +172,12 @@ fn explain(project: &Project, run: &RecordedRun, verb: &args::Resume) -> Result<
     let line = |(p, name): (&TaskForecast, &Cow<'_, str>)| match verb.json {
         true => serde_json::to_string(p).unwrap_or_default() + "\n",
         false => {
+            let waits = p.waiting_for.as_ref().filter(|_| p.fate == TaskFate::Runs);
+            let waits = waits.map(|what| format!("; waits for {what}")).unwrap_or_default();
+            let why = format!("{}{waits}", p.why);
             let why = match Stream::Out.is_terminal() {
-                true => cut(&p.why, WIDEST),
-                false => in_one_line(&p.why),
+                true => cut(&why, WIDEST),
+                false => in_one_line(&why),
             };
             let task = printable::padded(name, widest);
             format!("{task}  {:7}  {why}\n", p.fate.as_str())

@@ -31,8 +31,10 @@ use crate::report;
 use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::show::names::Names;
+use crate::show::why::column;
 use crate::store::{self, Checked, StoreError};
 use crate::turn::Outcome;
+use crate::why::{Subject, Why};
 
 pub(super) fn run(project: &Project, verb: &args::Show) -> Exit {
     let (run, part) = match project.shown(verb.what.as_deref()) {
@@ -220,6 +222,7 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         if as_json {
             let mut document = task_json(task, names.key(name.as_str()));
             document["task"] = json!(name);
+            document["waiting_for"] = json!(waits_for(run, state, &Subject::Task(name.clone())));
             document["evidence"] = json!(evidence.of(name));
             document["checks"] = rounds::checks_json(state, name);
             if let Some(command) = command::of(run, state, task) {
@@ -240,6 +243,8 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         if let Some(command) = command::of(run, state, task).filter(|_| is_one) {
             text.push_str(&command::text(state, &command));
         }
+        let waits = waits_for(run, state, &Subject::Task(name.clone()));
+        text.extend(waits.map(|what| format!("waits for {}\n", printable::line(&what))));
         text.push_str(&rounds::text(state, name, task));
         if let Some(undone) = undone_of(state, name) {
             text.push_str(&format!("left undone: {undone}\n"));
@@ -282,7 +287,10 @@ fn on_stderr(run: &RecordedRun, state: &RunState, task: &TaskStatus) -> String {
 }
 
 /// Returns the task with this name, or else all tasks that match the name as a glob.
-fn tasks<'a>(state: &'a RunState, name: &str) -> Result<Vec<(&'a Name, &'a TaskStatus)>, Exit> {
+pub(super) fn tasks<'a>(
+    state: &'a RunState,
+    name: &str,
+) -> Result<Vec<(&'a Name, &'a TaskStatus)>, Exit> {
     if let Some(found) = state.tasks().find(|(task, _)| task.as_str() == name) {
         return Ok(vec![found]);
     }
@@ -347,11 +355,17 @@ fn agent_json(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentSt
         "cost_usd": agent.own.cost_usd(),
         "unsettled_usd": agent.own.unsettled.most_usd(),
         "inclusive": {"usage": inclusive.usage, "cost_usd": inclusive.cost_usd()},
-        "waiting_for": agent.waiting_for(stamp::now_ms()).filter(|_| run.is_live()),
+        "waiting_for": waits_for(run, state, &Subject::Agent(id.clone())),
         "outcome": agent.outcome,
         "result": agent.outcome.as_ref().map(Outcome::word),
         "transcript": run.transcript_place(id),
     })
+}
+
+/// Returns what a task or an agent waits for, in the words of `ps`.
+fn waits_for(run: &RecordedRun, state: &RunState, subject: &Subject) -> Option<String> {
+    let now_ms = stamp::now_ms();
+    column(&Why::of(state, run.is_live(), now_ms), subject, &Names::of(state), now_ms)
 }
 
 /// Returns the state of an agent. One that has not ended is `stopped` if no process drives the run.
@@ -377,7 +391,7 @@ fn agent_text(run: &RecordedRun, state: &RunState, id: &AgentId, agent: &AgentSt
     text.extend(unsettled.map(|unsettled| format!("{unsettled}\n")));
     let ended = match &agent.outcome {
         None => {
-            let waits = agent.waiting_for(stamp::now_ms()).filter(|_| run.is_live());
+            let waits = waits_for(run, state, &Subject::Agent(id.clone()));
             waits.map(|what| format!("waits for {}", printable::line(&what))).unwrap_or_default()
         }
         Some(Outcome::Completed { output }) => quoted(&output.text),

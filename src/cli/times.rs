@@ -17,6 +17,10 @@ impl Times {
         Self { zone: if utc { TimeZone::UTC } else { TimeZone::system() } }
     }
 
+    pub(super) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
     fn at(&self, ms: i64) -> Zoned {
         Timestamp::from_millisecond(ms).unwrap_or_default().to_zoned(self.zone.clone())
     }

@@ -45,6 +45,7 @@ const CRATES: [(&str, &[&str]); 8] = [
             "admission",
             "call_machine",
             "run_machine",
+            "why",
         ],
     ),
     ("journal", &["crash", "fault", "disk", "store", "journal", "conversation"]),

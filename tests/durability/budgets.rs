@@ -76,6 +76,26 @@ async fn a_budget_that_is_used_up_is_raised_and_no_effect_happens_twice() {
     let text = desk.good(&["pending"]);
     assert!(text.contains("callsheet budget") && text.contains("--max-cost USD"), "{text}");
 
+    // The chain ends at the budget, and every verb says so.
+    let why = &desk.json(&["why", "desk/one", "--json"])[0];
+    let link = &why["chain"][0];
+    assert_eq!(
+        (&link["relation"], &link["scope"]),
+        (&json!("waits_for_budget"), &json!("/")),
+        "{why}"
+    );
+    assert_eq!(
+        (&link["message"], &link["most_by"]),
+        (&rows[0]["message"], &json!(["one"])),
+        "{why}"
+    );
+    assert_eq!(link["since"]["time"], rows[0]["since"], "{why}");
+    assert_eq!(why["ends_when"], "the budget is raised");
+    let command = why["command"].as_str().expect("a command");
+    assert!(text.contains(&format!("> {command}\n")), "{command} in {text}");
+    let shown = desk.json(&["ps", "--json"]);
+    assert!(shown.iter().any(|row| row["waiting_for"] == "the budget of the run"), "{shown:?}");
+
     // Nobody raised it: it is used up still.
     let calls = provider.count();
     assert_eq!((desk.call(&["resume"]).code, provider.count()), (6, calls));

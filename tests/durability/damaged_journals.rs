@@ -494,6 +494,7 @@ fn an_empty_name_names_no_run() {
         &["show", ""],
         &["tail", ""],
         &["cost", ""],
+        &["why", ""],
         &["graph", ""],
         &["fork", "@3"],
         &["compact", ""],

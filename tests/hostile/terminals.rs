@@ -308,7 +308,7 @@ fn only_the_program_s_own_colours_are_colours() {
 
 #[test]
 fn arguments_are_printed_back_without_effect() {
-    let table: [(&[&str], i32); 47] = [
+    let table: [(&[&str], i32); 50] = [
         (&["{}"], 2),
         (&["--{}"], 2),
         (&["-{}"], 2),
@@ -339,6 +339,9 @@ fn arguments_are_printed_back_without_effect() {
         (&["graph", "{}"], 1),
         (&["graph", "--format", "{}"], 2),
         (&["cost", "{}"], 1),
+        (&["why", "{}"], 1),
+        (&["why", "@{}"], 1),
+        (&["why", "--at", "{}"], 2),
         (&["cost", "--by", "{}"], 2),
         (&["explain", "{}"], 1),
         (&["schema", "{}"], 2),

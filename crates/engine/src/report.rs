@@ -1,6 +1,7 @@
 //! Formats a run's result and its rows of `ps` and `cost`, as text and as JSON, from its folded
 //! state alone; and a record as JSON.
 
+pub mod bill;
 mod costs;
 pub mod document;
 pub mod evidence;
@@ -11,6 +12,7 @@ mod inclusive;
 pub mod next_request;
 mod rows;
 mod summary;
+pub mod why;
 
 use serde_json::Value;
 
@@ -20,12 +22,12 @@ pub use self::costs::{
 pub use self::folded_rows::folded_rows;
 pub use self::inclusive::Inclusive;
 pub use self::rows::{Row, rows, unread_row};
-pub use self::summary::{summary, undone, untold, untold_in_short};
+pub use self::summary::{summary, untold, untold_in_short};
 use crate::event::{PauseCause, Record, RunStatus};
 use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::run_state::{RunPhase, RunState};
-pub use crate::show::{agents_in_order, short};
+pub use crate::show::{agents_in_order, short, undone};
 
 /// Returns a record as `run --json` and `tail --json` print it: without its checksum and batch
 /// fields.

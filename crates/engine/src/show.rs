@@ -9,8 +9,11 @@ pub mod names;
 mod order;
 pub mod question;
 pub mod status;
+mod undone;
+pub mod why;
 
 pub use self::order::agents_in_order;
+pub use self::undone::undone;
 use crate::printable::columns;
 
 /// Returns what of a text without colours fits into so many columns, with `…` if it is longer: a line

@@ -19,3 +19,4 @@ pub mod template;
 pub mod turn;
 pub mod turn_boundary;
 pub mod turn_machine;
+pub mod why;

@@ -33,6 +33,7 @@
 //! - [`evaluation`]: what is evaluated, and the results; [`scope`]: values and templates of tasks; `items`: those of a
 //!   fan-out;
 //! - `carrying`: the order in which decisions are made and carried out;
+//! - [`lines`]: who stands in which line, for those who have only the records;
 //! - `facts`: what all rules ask of the records and the plan; `start`: what a machine begins with;
 //! - `validity`: whether a result from before still holds; [`reopening`]: the first records of a run opened again;
 //! - `request`: what agents ask of their run, and the replies; `action`: what goes out;
@@ -59,6 +60,7 @@ mod growth;
 mod hooks;
 mod items;
 mod limits;
+pub mod lines;
 mod locks;
 mod notices;
 mod pauses;

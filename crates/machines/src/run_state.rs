@@ -13,12 +13,14 @@ mod commands;
 mod fan_out;
 mod growth;
 mod hooks;
+mod moment;
 pub mod notices;
 pub mod questions;
 pub mod quotas;
 mod result;
 mod retry;
 mod rounds;
+mod spawning;
 mod stopping;
 mod task;
 mod unsettled;
@@ -30,13 +32,14 @@ use ahash::{HashMap, RandomState};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted, retrying};
+pub use self::agent::{AgentStatus, Doing, ModelPause, Wanted};
 use self::budgets::Budgets;
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 use self::commands::Commands;
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
+pub use self::moment::{Moment, Opening};
 pub use self::notices::Notice;
 use self::notices::Notices;
 use self::questions::Questions;
@@ -50,7 +53,6 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskStarted, TaskState};
 use crate::spending::Spending;
-use crate::turn::Program;
 
 /// The phase of a run as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +131,12 @@ pub struct RunState {
     #[serde(default)]
     notices: Notices,
     completed: Option<RunCompleted>,
+    #[serde(default)]
+    opening: Opening,
+    #[serde(default)]
+    created_at: Moment,
+    #[serde(default)]
+    phase_since: Moment,
     last_seq: u64,
     last_ms: i64,
     epoch: u64,
@@ -306,7 +314,7 @@ impl RunState {
         let outcome = match (&record.task, &record.agent, &record.event) {
             (_, Some(id), event) => self.apply_agent(record, id, event),
             (Some(task), None, event) => self.apply_task(record, task, event),
-            (None, None, event) => self.apply_run(record.seq, event),
+            (None, None, event) => self.apply_run(record.into(), event),
         };
         outcome.map_err(|reason| {
             let (seq, kind) = (record.seq, record.event.kind());
@@ -322,7 +330,7 @@ impl RunState {
         Ok(())
     }
 
-    fn apply_run(&mut self, seq: u64, event: &Event) -> Result<(), String> {
+    fn apply_run(&mut self, at: Moment, event: &Event) -> Result<(), String> {
         match event {
             Event::RunCreated(created) => {
                 if self.created.is_some() {
@@ -330,8 +338,9 @@ impl RunState {
                 }
                 self.order = created.tasks.iter().map(|task| task.name.clone()).collect();
                 self.open_tasks = self.order.len();
-                let fresh = self.order.iter().map(|name| (name.clone(), TaskStatus::default()));
-                self.tasks = fresh.collect();
+                let fresh = TaskStatus { since: at, ..TaskStatus::default() };
+                self.tasks = self.order.iter().map(|name| (name.clone(), fresh.clone())).collect();
+                self.created_at = at;
                 self.earlier.extend(created.earlier.clone());
                 // They are kept once.
                 let earlier = Default::default();
@@ -341,6 +350,7 @@ impl RunState {
             }
             Event::RunOpened(opened) => {
                 self.phase = RunPhase::Open;
+                self.opened_by(opened, at);
                 self.paused_reason = None;
                 self.paused_cause = None;
                 // After a pause the same process goes on with the same sandbox.
@@ -350,25 +360,30 @@ impl RunState {
                 if let Some(accepted) = &opened.accepted {
                     self.began = self.clock.reading();
                     self.hooks.begin_again();
-                    self.begin_anew(accepted);
+                    self.begin_anew(accepted, at);
                 }
                 if !opened.retried.is_empty() {
                     self.began = self.clock.reading();
                     self.hooks.begin_again();
-                    self.begin_again(&opened.retried)?;
-                    self.decide_again(&opened.reopened)?;
+                    self.begin_again(&opened.retried, at)?;
+                    self.decide_again(&opened.reopened, at)?;
                     self.wait_again(opened.retried.iter().chain(&opened.reopened));
                 }
             }
-            Event::HookStarted(started) => self.hooks.started(started),
-            Event::PlanExtended(extended) => self.extend_plan(seq, extended),
+            Event::HookStarted(started) => {
+                self.hooks.started(started);
+                self.phase_since = at;
+            }
+            Event::PlanExtended(extended) => self.extend_plan(at, extended),
             Event::RunPaused(paused) => {
                 self.phase = RunPhase::Paused;
+                self.phase_since = at;
                 self.paused_reason = Some(paused.reason.clone());
                 self.paused_cause = Some(paused.cause);
             }
             Event::RunCompleted(completed) => {
                 self.phase = RunPhase::Completed(completed.status);
+                self.phase_since = at;
                 self.completed = Some(completed.clone());
             }
             _ => {}
@@ -379,7 +394,11 @@ impl RunState {
     fn apply_task(&mut self, record: &Record, name: &Name, event: &Event) -> Result<(), String> {
         let task = self.tasks.get_mut(name).ok_or_else(|| format!("there is no task `{name}`"))?;
         let (was_open, has_begun) = (!task.state.is_end(), task.state == TaskState::Running);
+        let before = task.state;
         task.apply(event, record.ts_ms, self.clock.reading())?;
+        if task.state != before {
+            task.since = record.into();
+        }
         let has_ended = was_open && task.state.is_end();
         if has_ended {
             self.open_tasks = self.open_tasks.saturating_sub(1);
@@ -398,12 +417,12 @@ impl RunState {
                 self.note_failure(name, failed.consequence);
             }
             Event::TaskStarted(TaskStarted { instances: Some(instances), .. }) => {
-                self.fan_out(name, instances);
+                self.fan_out(name, instances, record.into());
             }
             _ => {}
         }
         match has_ended {
-            true if has_begun => self.end_instances(name),
+            true if has_begun => self.end_instances(name, record.into()),
             true => self.drop_instances(name),
             false => {}
         }
@@ -426,7 +445,7 @@ impl RunState {
                 _ => Err("the agent has ended".to_owned()),
             };
         }
-        let spending = agent.apply(event, record.ts_ms, self.clock.reading());
+        let spending = agent.apply(event, record.into(), self.clock.reading());
         self.spent_by(id, spending);
         if let Event::AgentEnded(_) = event {
             let task = self.agents.get(id).map(|agent| agent.task.clone());
@@ -438,59 +457,5 @@ impl RunState {
             }
         }
         Ok(())
-    }
-
-    fn spawned(
-        &mut self,
-        record: &Record,
-        id: &AgentId,
-        spawned: &crate::turn::AgentSpawned,
-    ) -> Result<(), String> {
-        let task = record.task.clone().ok_or("an agent works for a task")?;
-        if self.agents.contains_key(id) {
-            return Err("the agent exists already".to_owned());
-        }
-        let definition = match &spawned.program {
-            Program::Model { agent, .. } => Some(agent.clone()),
-            Program::Command(_) => None,
-        };
-        // Whoever waits for it would never hear of it.
-        if spawned.call.is_some() && spawned.parent.is_none() {
-            return Err("a call asked for it, and nobody made that call".to_owned());
-        }
-        if let Some(parent) = &spawned.parent {
-            let status = self.agents.get_mut(parent).ok_or("its parent does not exist")?;
-            if status.task != task {
-                return Err("its parent works for another task".to_owned());
-            }
-            status.children.push(id.clone());
-            self.for_each_ancestor(parent, |agent| agent.open = agent.open.saturating_add(1));
-        }
-        // A check was started by the plan.
-        let is_child = spawned.parent.is_some() && spawned.check.is_none();
-        self.descendants += usize::from(is_child || self.is_unasked(&task));
-        if let Some(call) = &spawned.call {
-            self.by_call.insert(call.clone(), id.clone());
-        }
-        if let Some(task) = self.tasks.get_mut(&task) {
-            task.open_agents = task.open_agents.saturating_add(1);
-            if is_child {
-                task.child_seq = record.seq;
-            }
-        }
-        self.open_agents = self.open_agents.saturating_add(1);
-        let status =
-            AgentStatus::new(task, definition, spawned, (record.ts_ms, self.clock.reading()));
-        self.agents.insert(id.clone(), status);
-        Ok(())
-    }
-
-    /// Applies a change to an agent, its parent, and so on up to the task's own agent.
-    fn for_each_ancestor(&mut self, id: &AgentId, change: impl Fn(&mut AgentStatus)) {
-        let mut next = Some(id.clone());
-        while let Some(status) = next.and_then(|id| self.agents.get_mut(&id)) {
-            change(status);
-            next = status.parent.clone();
-        }
     }
 }

@@ -42,6 +42,12 @@ examples!(
     "callsheet show review/write --output            # what a task printed",
     "callsheet show @security --transcript           # what an agent read and wrote",
 );
+examples!(
+    WHY,
+    "callsheet why                                   # the newest run",
+    "callsheet why review/write                      # what it waits for, or why it failed",
+    "callsheet why review --cost                     # where the money went",
+);
 examples!(REPORT, "callsheet report", "callsheet report review --format html");
 examples!(GRAPH, "callsheet graph", "callsheet graph review --format mermaid");
 examples!(

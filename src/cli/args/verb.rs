@@ -35,6 +35,7 @@ impl Verb {
             | Self::Tail(_)
             | Self::Ps(_)
             | Self::Show(_)
+            | Self::Why(_)
             | Self::Report(_)
             | Self::Cost(_)
             | Self::Pending(_)
@@ -67,6 +68,7 @@ impl Verb {
             Self::Tail(verb) => verb.file.clone(),
             Self::Ps(verb) => verb.file.file.clone(),
             Self::Show(verb) => verb.file.file.clone(),
+            Self::Why(verb) => verb.file.file.clone(),
             Self::Report(verb) => verb.file.file.clone(),
             Self::Graph(verb) => verb.file.file.clone(),
             Self::Cost(verb) => verb.file.file.clone(),

@@ -1,6 +1,5 @@
 //! The rows of `ps`: runs, tasks and agents.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,14 +7,15 @@ use serde_json::{Value, json};
 use super::inclusive::{Inclusive, of_fan_outs};
 use super::{agents_in_order, run_word, untold_in_short};
 use crate::id::{AgentId, Name};
-use crate::plan::{Standing, TaskState};
+use crate::plan::Standing;
 use crate::printable;
-use crate::run_state::questions::Question;
-use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus, retrying};
+use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus};
 use crate::show::names::Names;
+use crate::show::why::column;
 use crate::spec::sandbox::SandboxProof;
 use crate::spending::Spending;
 use crate::turn::Shortfalls;
+use crate::why::{Subject, Why};
 
 /// One row of `ps`.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +99,8 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     let run = state.created().map(|created| created.run.to_string()).unwrap_or_default();
     let workflow = state.created().map(|created| created.workflow.clone()).unwrap_or_default();
     let (names, fan_outs) = (Names::of(state), of_fan_outs(state));
+    let why = Why::of(state, live, now_ms);
+    let waits = |subject: &Subject| column(&why, subject, &names, now_ms);
     let is_done = |task: &TaskStatus| task.standing() == Standing::Done;
     let done = state.tasks().filter(|(_, task)| is_done(task)).count();
     let mut rows = vec![Row {
@@ -113,7 +115,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         spending: state.spending(),
         inclusive: None,
         age_s: live.then(|| age(now_ms, state.last_ms())),
-        waiting_for: waiting_for(state).filter(|_| live),
+        waiting_for: waits(&Subject::Run).filter(|_| live),
         shortfalls: state.shortfalls(),
         started_ms: state.tasks().filter_map(|(_, task)| task.started_ms).min(),
         took: Some(state.spent()),
@@ -126,30 +128,20 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
     // Agents of a task that the changed configuration no longer has belong to no row.
     agents.retain(|(_, agent)| state.task(&agent.task).is_some());
     let mut left = agents.as_slice();
-    let planned = state.created().map(|created| &*created.tasks).unwrap_or_default();
-    let planned: HashMap<_, _> =
-        planned.iter().map(|task| (&task.name, task.depends_on.as_slice())).collect();
     for (name, task) in state.tasks() {
         let (own, rest) =
             left.split_at(left.iter().take_while(|(_, agent)| agent.task == *name).count());
         left = rest;
-        let before = planned.get(name).copied().unwrap_or_default();
-        let waits = waiting_task(state, before, (name, task), now_ms)
-            .filter(|_| live || state.question_of_task(name).is_some());
-        let row = task_row((state, &names), &run, (name, task), own, waits, live, now_ms);
+        let waiting = waits(&Subject::Task(name.clone()));
+        let row = task_row((state, &names), &run, (name, task), own, waiting, live, now_ms);
         rows.push(Row { inclusive: fan_outs.get(name.as_str()).copied(), ..row });
         let row = |(id, agent): &(&AgentId, &AgentStatus)| {
-            agent_row((state, &names), &run, id, agent, live, now_ms)
+            let waiting = waits(&Subject::Agent((*id).clone()));
+            agent_row((state, &names), &run, (id, agent), waiting, live, now_ms)
         };
         rows.extend(own.iter().map(row));
     }
     rows
-}
-
-/// Returns what a run as a whole waits for.
-fn waiting_for(state: &RunState) -> Option<String> {
-    let hook = || state.hook_at_work().map(|hook| format!("the hook {hook}"));
-    state.paused_reason().map(str::to_owned).or_else(hook)
 }
 
 /// Returns the row of a run whose journal cannot be read to its end, from the part that was read.
@@ -221,72 +213,20 @@ fn task_row(
     }
 }
 
-/// Returns the thing that a task waits for, if it has no attempt under way.
-/// `before` are its dependencies.
-fn waiting_task(
-    state: &RunState,
-    before: &[Name],
-    (name, task): (&Name, &TaskStatus),
-    now_ms: i64,
-) -> Option<String> {
-    match task.state {
-        TaskState::Pending => {
-            let open = before
-                .iter()
-                .filter(|before| state.task(before).is_some_and(|task| !task.state.is_end()));
-            let open: Vec<_> = open.map(Name::as_str).collect();
-            (!open.is_empty()).then(|| open.join(", "))
-        }
-        TaskState::Ready => Some("a slot".to_owned()),
-        TaskState::Waiting if task.question.is_some() => {
-            Some(state.question_of_task(name).map_or_else(|| "you".to_owned(), for_you))
-        }
-        TaskState::Waiting => {
-            let failure = task.failure.as_ref()?;
-            Some(match task.retry_ms {
-                Some(until) => retrying(until, now_ms, failure.kind, task.attempt + 1),
-                None => format!("a resume ({})", failure.kind),
-            })
-        }
-        TaskState::Running if !task.instances.is_empty() => {
-            let is_open = |name: &Name| state.task(name).is_some_and(|task| !task.state.is_end());
-            let open = task.instances.iter().filter(|(name, _)| is_open(name)).count();
-            Some(format!("{open} of {} instances", task.instances.len()))
-        }
-        // Its agent has answered, and the check of the answer has not begun.
-        TaskState::Running if task.open_agents == 0 => {
-            Some("the judgement of its answer".to_owned())
-        }
-        TaskState::Running
-        | TaskState::Completed
-        | TaskState::Failed
-        | TaskState::Skipped
-        | TaskState::Cancelled
-        | TaskState::Reused => None,
-    }
-}
-
-/// Says that a question waits for the person who reads this.
-fn for_you(question: &Question) -> String {
-    let message = question.asked.message.lines().next().unwrap_or_default();
-    format!("you: {message}")
-}
-
 fn agent_row(
     (state, names): (&RunState, &Names),
     run: &str,
-    id: &AgentId,
-    agent: &AgentStatus,
+    (id, agent): (&AgentId, &AgentStatus),
+    waiting_for: Option<String>,
     live: bool,
     now_ms: i64,
 ) -> Row {
     let is_open = agent.outcome.is_none();
     let parent = agent.parent.as_ref().map_or(agent.task.as_str(), AgentId::as_str);
-    let asked = state.question_of_agent(id).map(for_you);
-    let (word, waits) = match (is_open, live, state.agent_use(id)) {
-        (true, false, _) => ("stopped", None),
-        (true, true, AgentUse::Held) => ("waiting", Some("what its task rests on".to_owned())),
-        _ => (agent.state(), agent.waiting_for(now_ms)),
+    let word = match (is_open, live, state.agent_use(id)) {
+        (true, false, _) => "stopped",
+        (true, true, AgentUse::Held) => "waiting",
+        _ => agent.state(),
     };
     Row {
         kind: "agent",
@@ -300,7 +240,7 @@ fn agent_row(
         spending: agent.own,
         inclusive: None,
         age_s: (live && is_open).then(|| age(now_ms, agent.last_ms)),
-        waiting_for: asked.or_else(|| waits.filter(|_| live)),
+        waiting_for,
         shortfalls: agent.shortfalls.clone(),
         started_ms: None,
         took: None,

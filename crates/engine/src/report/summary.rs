@@ -1,6 +1,5 @@
 //! The summary of a run that has ended, for people.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -17,9 +16,9 @@ use crate::run_state::notices::GivenUp;
 use crate::run_state::{RunState, TaskStatus};
 use crate::show::log_line::{self, in_one_line, output_lines};
 use crate::show::names::Names;
+use crate::show::undone;
 use crate::spec::notices::Channel;
 use crate::spec::sandbox::SandboxProof;
-use crate::turn::Shortfalls;
 
 /// The most characters of a task's result in a summary: the rest of a line in a wide terminal. Why a task failed
 /// is never cut.
@@ -27,9 +26,6 @@ const NOTE: usize = 100;
 
 /// The most failed tasks whose output a summary shows; `show` gives the others.
 const OUTPUTS: usize = 5;
-
-/// The most characters of a tool's name: a model may have written it.
-const TOOL_NAME: usize = 64;
 
 /// The most tasks that are listed as having left something undone.
 const LISTED: usize = 8;
@@ -162,40 +158,6 @@ fn tasks(state: &RunState, names: &Names, evidence: &Evidence) -> String {
 fn push_line(text: &mut String, line: &str) {
     text.push_str(line.trim_end());
     text.push('\n');
-}
-
-/// Returns what was left undone, in words; `None` if nothing was.
-#[must_use]
-pub fn undone(shortfalls: &Shortfalls) -> Option<String> {
-    let counted = |counts: &BTreeMap<String, u32>, one: &str, what: &str| {
-        let count: u32 = counts.values().sum();
-        let tools: Vec<_> = counts.keys().map(|tool| log_line::cut(tool, TOOL_NAME)).collect();
-        let noun = if count == 1 { one.to_owned() } else { format!("{one}s") };
-        (count > 0).then(|| format!("{count} {noun} {what}: {}", tools.join(", ")))
-    };
-    let Shortfalls {
-        denied,
-        unknown,
-        cut,
-        refused,
-        failed_children,
-        children,
-        failed_items,
-        items,
-    } = shortfalls;
-    let some = |failed: &u32, all: &u32, what: &str| {
-        (*failed > 0).then(|| format!("{failed} of {all} {what} failed"))
-    };
-    let parts = [
-        counted(denied, "call", "denied"),
-        counted(unknown, "call", "of unknown outcome"),
-        counted(cut, "result", "cut"),
-        counted(refused, "call", "refused by a limit"),
-        some(failed_children, children, "children"),
-        some(failed_items, items, "items"),
-    ];
-    let parts: Vec<_> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 pub(super) fn seconds(time: Duration) -> String {

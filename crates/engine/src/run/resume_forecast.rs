@@ -19,16 +19,20 @@ use crate::config::Config;
 use crate::event::RunCreated;
 use crate::id::{Name, RunId};
 use crate::journal::source::RunSource;
+use crate::journal::stamp;
 use crate::plan::{Plan, Standing, TaskState};
 pub use crate::run_machine::forecast::{self, Forecast, Lookup};
 pub use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Inputs, Scope};
 use crate::run_state::{Retry, RunState, TaskStatus};
+use crate::show::names::Names;
+use crate::show::why::column;
 use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
 use crate::template::Known;
 use crate::turn::Program;
 use crate::turn::content::Content;
+use crate::why::{Subject, Why};
 
 /// Returns the forecast of each task of a run that resumes with its recorded configuration. `config` is `None`
 /// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
@@ -58,6 +62,9 @@ pub fn as_recorded(
         }
         (None, _) | (_, None) => None,
     };
+    // What holds up a task once a process drives the run again.
+    let (now_ms, names) = (stamp::now_ms(), Names::of(&opened));
+    let why = Why::of(&opened, true, now_ms);
     let begins: HashSet<&Name> = retry.iter().flat_map(|retry| &retry.tasks).collect();
     let of_task = |(name, before): (&Name, &TaskStatus)| {
         let status = opened.task(name).unwrap_or(before);
@@ -74,7 +81,9 @@ pub fn as_recorded(
             _ => None,
         };
         let or_same = || unchanged(state, name, status, commands.get(name));
-        TaskForecast::new(name, forecast.unwrap_or_else(or_same))
+        let waiting_for = column(&why, &Subject::Task(name.clone()), &names, now_ms);
+        let forecast = TaskForecast::new(name, forecast.unwrap_or_else(or_same));
+        TaskForecast { waiting_for, ..forecast }
     };
     Ok(state.tasks().map(of_task).collect())
 }

@@ -14,14 +14,17 @@ pub use self::milestones::Milestone;
 use self::milestones::Milestones;
 use super::cut;
 use crate::event::{Event, Record};
+use crate::failure::FailureKind;
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::printable;
-use crate::run_state::{AgentStatus, Doing, ModelPause, RunState, retrying};
+use crate::run_state::{AgentStatus, Doing, RunState, TaskStatus};
 use crate::show::names::Names;
 use crate::show::short;
+use crate::show::why::retrying;
 use crate::tool::printing::Printed;
 use crate::turn::ApprovalKind;
+use crate::why::{Link, Relation, Subject, Why};
 
 /// The gaps between an agent's events from which its median is taken: enough for a stable one, few
 /// enough to follow a change of pace.
@@ -233,28 +236,29 @@ impl Status {
         self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none())
     }
 
+    /// Returns the answers to why. Whoever shows a status follows the process that drives the run.
+    fn why(&self, now_ms: i64) -> Why<'_> {
+        Why::of(&self.state, true, now_ms)
+    }
+
     fn retrying(&self, now_ms: i64) -> Vec<String> {
         let providers = self.parked.iter().filter(|(_, until)| **until > now_ms);
         let seconds = |until: i64| (until - now_ms).max(0).unsigned_abs().div_ceil(1000);
         let providers = providers
             .map(|(provider, until)| format!("provider {provider} in {} s", seconds(*until)));
-        let tasks = self.state.tasks().filter_map(|(name, task)| {
-            let until = task.retry_ms.filter(|_| task.state == TaskState::Waiting)?;
-            let kind = task.failure.as_ref()?.kind;
-            Some((name.as_str(), until, kind, task.attempt + 1))
-        });
-        let agents = self.open().filter_map(|(id, agent)| match agent.doing {
-            Doing::Retrying(ModelPause { until_ms, kind, attempt }) if until_ms > now_ms => {
-                Some((id.as_str(), until_ms, kind, attempt))
-            }
-            _ => None,
-        });
-        let told = |(name, until, kind, attempt): (&str, i64, _, u32)| {
-            let name = self.names.shown(name);
-            let words = retrying(until, now_ms, kind, attempt);
-            format!("{name}{}", words.strip_prefix("retrying").unwrap_or(&words))
+        let why = self.why(now_ms);
+        let waits = |task: &TaskStatus| task.state == TaskState::Waiting;
+        let tasks = self.state.tasks().filter(|(_, task)| waits(task));
+        let tasks = tasks.map(|(name, _)| (name.as_str(), Subject::Task(name.clone())));
+        let pauses = |agent: &AgentStatus| matches!(agent.doing, Doing::Retrying(_));
+        let agents = self.open().filter(|(_, agent)| pauses(agent));
+        let agents = agents.map(|(id, _)| (id.as_str(), Subject::Agent(id.clone())));
+        let told = |(name, subject): (&str, Subject)| {
+            let words = next_attempt(&why.first(&subject)?, now_ms)?;
+            let words = words.strip_prefix("retrying").unwrap_or(&words);
+            Some(format!("{}{words}", self.names.shown(name)))
         };
-        providers.chain(tasks.chain(agents).map(told)).collect()
+        providers.chain(tasks.chain(agents).filter_map(told)).collect()
     }
 
     /// Returns true for an agent without activity for longer than twice its median.
@@ -270,6 +274,19 @@ impl Status {
         let mut sorted: Vec<i64> = gaps.iter().copied().collect();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
+    }
+}
+
+/// Returns when the next attempt begins, for a subject that waits for it.
+fn next_attempt(link: &Link, now_ms: i64) -> Option<String> {
+    match &link.relation {
+        Relation::WaitsForRetry { failure, attempt, until_ms } => {
+            Some(retrying(*until_ms, now_ms, *failure, *attempt))
+        }
+        Relation::WaitsForRateLimit { attempt, until_ms } => {
+            Some(retrying(*until_ms, now_ms, FailureKind::RateLimit, *attempt))
+        }
+        _ => None,
     }
 }
 

@@ -254,13 +254,7 @@ mod tests {
     const GROWTH: u64 = 2_000;
 
     fn created() -> Draft {
-        let task = |name: &str| PlannedTask {
-            name: Name::new(name).unwrap(),
-            agent: None,
-            approval: false,
-            depends_on: Vec::new(),
-            marks: Vec::new(),
-        };
+        let task = |name: &str| PlannedTask::new(Name::new(name).unwrap());
         Draft::run(RunCreated {
             run: RunId::from(uuid::Uuid::now_v7()),
             workflow: "test".to_owned(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
-use crate::spec::{TaskSpec, Work};
+use crate::spec::{Join, TaskSpec, Work};
 
 /// Payload of `plan.extended`: tasks that an agent proposed and that were added to the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,28 @@ pub struct PlannedTask {
     /// What makes it more than one piece of work that is always done once; absent in older journals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
+    /// The rule by which the ends of the dependencies decide whether it starts.
+    #[serde(default, skip_serializing_if = "Join::is_usual")]
+    pub join: Join,
+    /// Names of the locks that an attempt holds while it is at work; empty in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locks: Vec<Name>,
+    /// True if it fans out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fans_out: bool,
+    /// The most of its instances at work at the same time, if it fans out with a limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_once: Option<usize>,
+}
+
+impl PlannedTask {
+    /// Creates the record of a task of a command without dependencies and locks.
+    #[must_use]
+    pub fn new(name: Name) -> Self {
+        let (agent, approval, join, fans_out, at_once) = Default::default();
+        let (depends_on, locks, marks) = Default::default();
+        Self { name, agent, approval, depends_on, marks, join, locks, fans_out, at_once }
+    }
 }
 
 /// What makes a task more than one piece of work that is always done once, by its key in agents.toml.
@@ -92,8 +114,17 @@ impl From<&TaskSpec> for PlannedTask {
             (Mark::Workflow, matches!(task.work, Work::Graph { .. })),
         ];
         let marks = all.into_iter().filter_map(|(mark, is_set)| is_set.then_some(mark)).collect();
-        let (name, depends_on) = (task.name.clone(), task.depends_on.clone());
-        Self { name, agent, approval, depends_on, marks }
+        Self {
+            agent,
+            approval,
+            depends_on: task.depends_on.clone(),
+            marks,
+            locks: task.locks.clone(),
+            join: task.effective_join(),
+            fans_out: task.fan_out.is_some(),
+            at_once: task.fan_out.as_ref().and_then(|fan_out| fan_out.max_concurrency),
+            ..Self::new(task.name.clone())
+        }
     }
 }
 

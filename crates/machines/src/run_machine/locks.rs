@@ -141,6 +141,39 @@ impl Locks {
         }
     }
 
+    /// Returns the lock for which a task stands in line.
+    pub(super) fn missing(&self, task: usize) -> Option<&Lock> {
+        let claim = self.claims.get(&task)?;
+        claim.locks.get(claim.has)
+    }
+
+    /// Returns the locks that tasks have, each with such a task by its place in the plan.
+    pub(super) fn held(&self) -> impl Iterator<Item = (&Lock, usize)> {
+        self.claims
+            .iter()
+            .flat_map(|(task, claim)| claim.locks.iter().take(claim.has).map(|lock| (lock, *task)))
+    }
+
+    /// Returns the tasks that have one of these locks, if more have it than may. No machine lets that happen; a
+    /// replay of its records can.
+    pub(super) fn overdrawn(&self, locks: &[Lock]) -> Vec<usize> {
+        let is_over =
+            |lock: &&Lock| self.lines.get(*lock).is_some_and(|line| line.taken > lock.capacity());
+        let over: Vec<_> = locks.iter().filter(is_over).collect();
+        match over.is_empty() {
+            true => Vec::new(),
+            false => {
+                self.held().filter(|(lock, _)| over.contains(lock)).map(|(_, at)| at).collect()
+            }
+        }
+    }
+
+    /// Returns the tasks of each line in the order in which they get the lock, by place in the plan.
+    pub(super) fn lines_in_order(&self) -> Vec<Vec<usize>> {
+        let tasks = |line: &Line| line.waiting.in_order().map(|next| next.task).collect();
+        self.lines.values().map(tasks).collect()
+    }
+
     /// Ends the claim of a task, if it has one.
     pub(super) fn release(&mut self, task: usize) {
         self.leave_line(task);

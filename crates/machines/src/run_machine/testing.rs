@@ -126,6 +126,7 @@ enum Pending {
 }
 
 /// A run in a simulated world.
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) settings: Settings,
     pub(super) machine: RunMachine,
@@ -427,6 +428,66 @@ impl World {
             }
         }
         self.perform();
+        true
+    }
+
+    /// Lets everything happen that needs neither a person nor time.
+    pub(super) fn settle(&mut self) {
+        while self.finish.is_none() && !(self.appends.is_empty() && self.pending.is_empty()) {
+            let line = self.appends.keys().next().cloned();
+            match (line, self.pending.is_empty()) {
+                (Some(line), _) => self.append(&line),
+                (None, _) => {
+                    let pending = self.pending.swap_remove(0);
+                    self.happen(pending);
+                }
+            }
+            self.perform();
+        }
+    }
+
+    /// Lets time pass up to a moment, and everything happen that it leads to.
+    pub(super) fn wait_until(&mut self, moment: Duration) {
+        while self.finish.is_none() && self.machine.next_wake().is_some_and(|at| at <= moment) {
+            self.advance();
+            self.settle();
+        }
+        self.now = self.now.max(moment);
+    }
+
+    /// Lets an agent that does nothing answer, with what follows. Returns false if it waits for something.
+    pub(super) fn release(&mut self, agent: &AgentId) -> bool {
+        self.goes_on(agent, [Step::Answer].into())
+    }
+
+    /// Lets an agent that does nothing ask a person, so that it gives its slot back and keeps all else. Returns false
+    /// if it waits for something.
+    pub(super) fn gives_slot_back(&mut self, agent: &AgentId) -> bool {
+        self.goes_on(agent, [Step::Ask, Step::Hang].into())
+    }
+
+    /// Returns true if somebody stands in line for a slot of whom no record tells: an agent that wants its slot
+    /// back, or a child that has not begun.
+    pub(super) fn has_hidden_lines(&self) -> bool {
+        let waits = |id: &AgentId| self.has_hidden_calls(id);
+        self.actors.iter().any(|(id, actor)| actor.returning || waits(id))
+    }
+
+    /// Returns true if an agent waits for a child that has not begun. No record of this world tells of its calls.
+    pub(super) fn has_hidden_calls(&self, agent: &AgentId) -> bool {
+        let begun = |call: &CallKey| self.state.child_of_call(call).is_some();
+        self.actors.get(agent).is_some_and(|actor| !actor.waits.iter().all(begun))
+    }
+
+    fn goes_on(&mut self, agent: &AgentId, steps: VecDeque<Step>) -> bool {
+        let Some(actor) = self.actors.get_mut(agent) else { return false };
+        let is_idle = actor.waits.is_empty() && actor.asks.is_none() && actor.has_slot;
+        if !is_idle || actor.steps.front() != Some(&Step::Hang) {
+            return false;
+        }
+        actor.steps = steps;
+        self.pending.push(Pending::Step(agent.clone()));
+        self.settle();
         true
     }
 

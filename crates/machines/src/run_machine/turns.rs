@@ -105,6 +105,17 @@ impl<C: Copy + Ord, W: Copy + Ord> Turns<C, W> {
         Some((class, owner, work))
     }
 
+    /// Returns the work in the order in which it is served if nothing else comes.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = W> {
+        let mut left = self.clone();
+        std::iter::from_fn(move || {
+            let (class, owner, work) = left.next(|_| true)?;
+            left.remove(class, owner, work);
+            left.had(owner);
+            Some(work)
+        })
+    }
+
     /// Notes that an owner had a turn, and returns its number.
     pub(super) fn had(&mut self, owner: Owner) -> u64 {
         self.count += 1;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Moment;
 use super::clock::Reading;
 use crate::context::Spent;
 use crate::event::Event;
@@ -59,6 +60,9 @@ pub struct AgentStatus {
     pub began: Reading,
     /// Its activity.
     pub doing: Doing,
+    /// The moment since which it does that.
+    #[serde(default)]
+    pub since: Moment,
     /// Its current turn.
     pub turn: u32,
     /// The spending of its own calls.
@@ -144,7 +148,7 @@ impl AgentStatus {
         task: Name,
         definition: Option<Name>,
         spawned: &AgentSpawned,
-        (ts_ms, now): (i64, Reading),
+        (at, now): (Moment, Reading),
     ) -> Self {
         let wanted = Wanted {
             schema: spawned.answer_schema.clone(),
@@ -164,6 +168,7 @@ impl AgentStatus {
             wanted: Some(wanted).filter(|_| wants && spawned.call.is_some()),
             began: now,
             doing: Doing::Starting,
+            since: at,
             turn: 0,
             own: Spending::default(),
             by_model: ByModel::default(),
@@ -179,8 +184,14 @@ impl AgentStatus {
             asked: Vec::new(),
             shortfalls: Shortfalls::default(),
             outcome: None,
-            last_ms: ts_ms,
+            last_ms: at.ms,
         }
+    }
+
+    /// Returns the model whose reply it waits for.
+    #[must_use]
+    pub fn model_called(&self) -> Option<&Name> {
+        self.requested.as_ref().map(|requested| &requested.model)
     }
 
     /// Returns true if another agent delegated to it. The other agents belong to the plan.
@@ -195,11 +206,20 @@ impl AgentStatus {
         self.open == 0
     }
 
-    /// Applies an event that was recorded at the wall time `ts_ms`, when the reading of the run's
-    /// clock was `now`. Returns the spending that the event adds. The caller must make sure that
+    /// Applies an event of the record `at`, when the reading of the run's clock was `now`. Returns the spending that the event adds. The caller must make sure that
     /// the agent has not ended.
-    pub(super) fn apply(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Option<Spending> {
-        self.last_ms = ts_ms;
+    pub(super) fn apply(&mut self, event: &Event, at: Moment, now: Reading) -> Option<Spending> {
+        let before = std::mem::discriminant(&self.doing);
+        let spending = self.take(event, at.ms, now);
+        self.last_ms = at.ms;
+        // Another tool beside those that run changes nothing of what it does.
+        if std::mem::discriminant(&self.doing) != before {
+            self.since = at;
+        }
+        spending
+    }
+
+    fn take(&mut self, event: &Event, ts_ms: i64, now: Reading) -> Option<Spending> {
         let mut spending = None;
         match event {
             Event::AgentRestarted(restarted) => {
@@ -384,29 +404,6 @@ impl AgentStatus {
         }
     }
 
-    /// Returns the thing that it waits for at the wall time `now_ms`, in words for a person; `None`
-    /// if it waits for nothing.
-    #[must_use]
-    pub fn waiting_for(&self, now_ms: i64) -> Option<String> {
-        match &self.doing {
-            Doing::Retrying(ModelPause { until_ms, .. }) if *until_ms <= now_ms => {
-                Some("model".to_owned())
-            }
-            Doing::Retrying(ModelPause { until_ms, kind, attempt }) => {
-                Some(retrying(*until_ms, now_ms, *kind, *attempt))
-            }
-            Doing::Starting | Doing::Nothing => None,
-            Doing::Model => Some("model".to_owned()),
-            Doing::Person => Some("you".to_owned()),
-            Doing::Compaction => Some("summary".to_owned()),
-            Doing::Children => Some("children".to_owned()),
-            Doing::Tools(tools) if wait_for_children(tools) => {
-                Some(format!("{} children", tools.len()))
-            }
-            Doing::Tools(tools) => Some(tools.join(", ")),
-        }
-    }
-
     /// Returns its state in one word.
     #[must_use]
     pub fn state(&self) -> &'static str {
@@ -424,16 +421,4 @@ impl AgentStatus {
 
 fn wait_for_children(tools: &[String]) -> bool {
     tools.iter().all(|tool| own_tool::waits_for_children(tool))
-}
-
-/// Says that something is tried again later.
-#[must_use]
-pub fn retrying(until_ms: i64, now_ms: i64, kind: FailureKind, attempt: u32) -> String {
-    // Rounded up, so that a pause that is not over never shows zero.
-    let seconds = (until_ms - now_ms).max(0).unsigned_abs().div_ceil(1000);
-    let pause = match seconds {
-        0..120 => format!("{seconds} s"),
-        _ => format!("{} min", seconds.div_ceil(60)),
-    };
-    format!("retrying in {pause} ({kind}, attempt {attempt})")
 }

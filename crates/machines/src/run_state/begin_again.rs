@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{RunState, TaskStatus};
+use super::{Moment, RunState, TaskStatus};
 use crate::event::{Accepted, PlannedTask, Record};
 use crate::id::{AgentId, Name};
 use crate::output::Output;
@@ -30,7 +30,7 @@ impl RunState {
     /// Switches to another configuration. Results are kept by the key of the content that they were
     /// made from. Attempts under way are held until the content that they would be made from now is
     /// known.
-    pub(super) fn begin_anew(&mut self, accepted: &Accepted) {
+    pub(super) fn begin_anew(&mut self, accepted: &Accepted, at: Moment) {
         let results = self.tasks.values().filter_map(TaskStatus::result);
         self.earlier.extend(results.map(|(key, output)| (key.to_owned(), output.clone())));
         let mut before = std::mem::take(&mut self.tasks);
@@ -52,7 +52,8 @@ impl RunState {
                 again,
                 ..Default::default()
             };
-            self.tasks.insert(name.clone(), held.unwrap_or_else(fresh));
+            let status = TaskStatus { since: at, ..held.unwrap_or_else(fresh) };
+            self.tasks.insert(name.clone(), status);
         }
         self.open_tasks = self.tasks.len();
         self.questions.close_those_of_tasks();
@@ -73,7 +74,7 @@ impl RunState {
 
     /// Opens tasks again that follow from one that begins again. What they are made from may change,
     /// so each of them is decided by its content once the tasks before it have ended.
-    pub(super) fn decide_again(&mut self, names: &[Name]) -> Result<(), String> {
+    pub(super) fn decide_again(&mut self, names: &[Name], at: Moment) -> Result<(), String> {
         let now = self.clock.reading();
         for name in names {
             let task =
@@ -82,7 +83,7 @@ impl RunState {
             if let Some(id) = &task.question {
                 self.questions.close(id);
             }
-            *task = task.decide_again(now);
+            *task = TaskStatus { since: at, ..task.decide_again(now) };
         }
         Ok(())
     }
@@ -101,7 +102,7 @@ impl RunState {
     }
 
     /// Puts tasks back into their first state. The others stay as they are.
-    pub(super) fn begin_again(&mut self, names: &[Name]) -> Result<(), String> {
+    pub(super) fn begin_again(&mut self, names: &[Name], at: Moment) -> Result<(), String> {
         for name in names {
             let Some(task) = self.tasks.get_mut(name) else {
                 // Records of earlier versions name instances of a task that did not fan out again.
@@ -114,7 +115,7 @@ impl RunState {
             if let Some(id) = &task.question {
                 self.questions.close(id);
             }
-            *task = task.begin_again();
+            *task = TaskStatus { since: at, ..task.begin_again() };
         }
         (self.first_failed, self.stopped_by) = (None, None);
         self.completed = None;
@@ -142,7 +143,7 @@ impl RunState {
         }
         task.hold(id)?;
         agent.outcome = None;
-        agent.apply(&record.event, record.ts_ms, self.clock.reading());
+        agent.apply(&record.event, record.into(), self.clock.reading());
         // The restart is no crash.
         agent.restarted.pop();
         agent.open = agent.open.saturating_add(1);

@@ -1,7 +1,7 @@
 //! The instances of fan-outs in the fold of a run: they begin with the fan-out of their task and end
 //! with it at the latest.
 
-use super::{RunState, TaskStatus};
+use super::{Moment, RunState, TaskStatus};
 use crate::id::{AgentId, Name};
 use crate::plan::{Instances, TaskState};
 
@@ -12,7 +12,7 @@ impl RunState {
     /// Adds the instances of a task that fans out. If it has fanned out before over the same items,
     /// its instances stay as they are; otherwise all of them begin anew, and their results can be
     /// reused by the content that they were made from.
-    pub(super) fn fan_out(&mut self, name: &Name, instances: &Instances) {
+    pub(super) fn fan_out(&mut self, name: &Name, instances: &Instances, at: Moment) {
         let Some(task) = self.tasks.get_mut(name) else { return };
         let is_same = task.items.as_ref() == Some(&instances.hash);
         let names = (0..instances.keys.len()).map(|number| name.instance(number));
@@ -24,7 +24,7 @@ impl RunState {
         }
         for (name, _) in &names {
             if !self.tasks.contains_key(name) {
-                let fresh = self.fresh_instance(name);
+                let fresh = TaskStatus { since: at, ..self.fresh_instance(name) };
                 self.tasks.insert(name.clone(), fresh);
                 self.open_tasks = self.open_tasks.saturating_add(1);
             }
@@ -62,7 +62,7 @@ impl RunState {
     }
 
     /// Ends the instances of a task that has ended before them.
-    pub(super) fn end_instances(&mut self, name: &Name) {
+    pub(super) fn end_instances(&mut self, name: &Name, at: Moment) {
         let Some(task) = self.tasks.get(name).filter(|task| !task.instances.is_empty()) else {
             return;
         };
@@ -70,6 +70,7 @@ impl RunState {
             let Some(status) = self.tasks.get_mut(&instance) else { continue };
             if !status.state.is_end() {
                 status.state = TaskState::Cancelled;
+                status.since = at;
                 status.reason = Some(TASK_ENDED.to_owned());
                 self.open_tasks = self.open_tasks.saturating_sub(1);
             }

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{RunState, TaskStatus};
+use super::{Moment, RunState, TaskStatus};
 use crate::event::PlanExtended;
 use crate::id::Name;
 
 impl RunState {
     /// Adds tasks to the plan. Those that are there already stay as they are: a fork is created with
     /// all tasks, and shares the records that added some of them.
-    pub(super) fn extend_plan(&mut self, seq: u64, extended: &PlanExtended) {
+    pub(super) fn extend_plan(&mut self, at: Moment, extended: &PlanExtended) {
         let by = self.agents.get(&extended.by).and_then(|agent| self.tasks.get(&agent.task));
         self.proposers.extend(by.and_then(|task| task.key.clone()));
         for planned in &extended.tasks {
             if !self.tasks.contains_key(&planned.name) {
-                let added = TaskStatus { added_seq: seq, ..TaskStatus::default() };
+                let added = TaskStatus { added_seq: at.seq, since: at, ..TaskStatus::default() };
                 self.tasks.insert(planned.name.clone(), added);
                 self.order.push(planned.name.clone());
                 self.open_tasks = self.open_tasks.saturating_add(1);

@@ -31,7 +31,7 @@ impl RunState {
         task.open_agents = task.open_agents.saturating_add(1);
         agent.round += 1;
         agent.outcome = None;
-        agent.apply(&record.event, record.ts_ms, self.clock.reading());
+        agent.apply(&record.event, record.into(), self.clock.reading());
         // A round is no crash.
         agent.restarted.pop();
         let task = agent.task.clone();

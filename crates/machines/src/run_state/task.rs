@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Moment;
 use super::clock::{Reading, Stopwatch};
 use crate::event::Event;
 use crate::failure::Failure;
@@ -27,6 +28,9 @@ pub struct Kept {
 pub struct TaskStatus {
     /// Its state.
     pub state: TaskState,
+    /// The moment since which it is in this state.
+    #[serde(default)]
+    pub since: Moment,
     /// Number of attempts made so far.
     pub attempt: u32,
     /// Number of those attempts that were made under an earlier configuration.

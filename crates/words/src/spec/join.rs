@@ -1,9 +1,10 @@
 //! Joins: the rules that decide, from how a task's dependencies ended, whether the task may start.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The rule that decides, from how a task's dependencies ended, whether the task may start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Join {
     /// Every dependency completed (or was skipped by its own `when`).
@@ -34,6 +35,12 @@ impl Join {
             "none_failed" => Self::NoneFailed,
             _ => Self::AtLeast(text.strip_prefix("at_least:")?.trim().parse().ok()?),
         })
+    }
+
+    /// Returns true for the join of a task that sets none.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
     }
 
     /// Returns the number of dependencies that must complete, if the join asks for a number.

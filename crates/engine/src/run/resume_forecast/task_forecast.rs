@@ -54,6 +54,9 @@ pub struct TaskForecast {
     pub fate: TaskFate,
     /// The reason, for people.
     pub why: String,
+    /// The thing that it waits for before it can begin or go on, in the words of `ps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
     /// True if its result is kept and may be written to another file than before.
     #[serde(skip)]
     pub is_moved: bool,
@@ -62,7 +65,7 @@ pub struct TaskForecast {
 impl TaskForecast {
     /// Creates the forecast of a task whose output is not written again.
     pub(super) fn new(task: &Name, (fate, why): (TaskFate, String)) -> Self {
-        Self { task: task.clone(), fate, why, is_moved: false }
+        Self { task: task.clone(), fate, why, waiting_for: None, is_moved: false }
     }
 
     /// Returns the forecast of a task that is no longer in the configuration.

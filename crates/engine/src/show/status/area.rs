@@ -10,7 +10,9 @@ use super::{Status, long};
 use crate::id::{AgentId, Name};
 use crate::run_state::AgentStatus;
 use crate::show::names::cut_middle;
+use crate::show::why::column;
 use crate::show::{agents_in_order, short};
+use crate::why::Subject;
 
 /// The most characters of the column of names: the names of most agents. A longer one is cut in the middle.
 const WIDEST_NAME: usize = 32;
@@ -83,7 +85,8 @@ impl Status {
         if agent.turn > 0 {
             text.push_str(&format!("t{} ", agent.turn));
         }
-        if let Some(what) = agent.waiting_for(now_ms) {
+        let subject = Subject::Agent(id.clone());
+        if let Some(what) = column(&self.why(now_ms), &subject, &self.names, now_ms) {
             text.push_str(&format!("{what} "));
         }
         text.push_str(&long((now_ms - agent.last_ms).max(0)));

@@ -11,6 +11,8 @@ use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
 use crate::run_state::AgentStatus;
+use crate::show::why::column;
+use crate::why::Subject;
 
 /// The time after which a task is said to be still running, in milliseconds. The next times are twice as long each.
 const FIRST_MS: i64 = 5 * 60_000;
@@ -162,9 +164,14 @@ impl Status {
     pub fn take_still_running(&mut self, now_ms: i64) -> Option<Milestone> {
         let mut due = self.milestones.take_due(now_ms);
         due.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
+        let why = self.why(now_ms);
         let words = |id: &AgentId| {
             let agent = self.state.agents().get(id);
-            agent.map_or_else(Vec::new, |agent| parts(agent, now_ms))
+            agent.map_or_else(Vec::new, |agent| {
+                let subject = Subject::Agent(id.clone());
+                let waits_for = column(&why, &subject, &self.names, now_ms);
+                parts(agent, waits_for, now_ms)
+            })
         };
         match &due[..] {
             [] => None,
@@ -200,12 +207,12 @@ impl Status {
 }
 
 /// Returns the turn, the activity and the cost of an agent, and how long nothing has come of it.
-fn parts(agent: &AgentStatus, now_ms: i64) -> Vec<String> {
+fn parts(agent: &AgentStatus, waits_for: Option<String>, now_ms: i64) -> Vec<String> {
     let mut parts = Vec::new();
     if agent.turn > 0 {
         parts.push(format!("turn {}", agent.turn));
     }
-    parts.extend(agent.waiting_for(now_ms).map(|what| format!("waits for {what}")));
+    parts.extend(waits_for.map(|what| format!("waits for {what}")));
     let cost = agent.inclusive.cost_usd().filter(|cost| *cost > 0.0);
     parts.extend(cost.map(|cost| format!("${cost:.2}")));
     let quiet = now_ms - agent.last_ms;

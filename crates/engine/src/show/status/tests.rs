@@ -26,13 +26,7 @@ struct Story {
 
 impl Story {
     fn new(tasks: usize) -> Self {
-        let planned = |number| PlannedTask {
-            name: name(&format!("part-{number}")),
-            agent: None,
-            approval: false,
-            depends_on: Vec::new(),
-            marks: Vec::new(),
-        };
+        let planned = |number| PlannedTask::new(name(&format!("part-{number}")));
         let created = RunCreated {
             run: RunId::from(uuid::Uuid::nil()),
             workflow: "w".to_owned(),
@@ -285,13 +279,13 @@ fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
     assert_snapshot!(story.shown(0, 40, 8), @r"
     tasks 0/1 done, 1 running · 300 childre…
     300 turns · 6.0M in, 120.0k out · $18.0…
-      part-0 15 min · 6.1M · $18.00
+      part-0 300 children 15 min · 6.1M · $…
       300 more at work: part-0 300
     ");
     assert_snapshot!(story.shown(0, 80, 24), @r"
     [--------------------] tasks 0/1 done, 1 running · 300 children · 15:05
     300 turns · 6.0M in, 120.0k out · $18.00, $1.19/min
-      part-0           15 min · 6.1M · $18.00
+      part-0           300 children 15 min · 6.1M · $18.00
       part-0/reader-1  t1 14 min · 20.4k · $0.06
       part-0/reader-2  t1 bash 0 s · 20.4k · $0.06 | Compiling x v1.0
       part-0/reader-3  t1 14 min · 20.4k · $0.06
