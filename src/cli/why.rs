@@ -160,7 +160,7 @@ fn command(project: &Project, run: &RecordedRun, state: &RunState, help: Help) -
         Subject::Task(name) => word(&format!("{id}/{}", names.shown(name.as_str()))),
         Subject::Agent(agent) => word(&format!("{id}/@{}", names.shown(agent.as_str()))),
     };
-    let short = |question: &str| question.get(..ID).unwrap_or(question).to_owned();
+    let short = |question: &str| word(question.get(..ID).unwrap_or(question));
     match help {
         Help::Approve(question) => format!("callsheet approve{flags} {}", short(&question)),
         Help::Answer(question) => format!("callsheet answer{flags} {} TEXT", short(&question)),

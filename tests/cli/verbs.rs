@@ -629,6 +629,7 @@ fn the_help_names_every_verb() {
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents [alias: status]
       show         Show one run, task or agent in full
+      why          Say why a run, a task or an agent waits, failed or was skipped, down to the root
       report       Report what a run did, with the evidence for each task
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model

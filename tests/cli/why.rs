@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::support::desk::{Desk, wait};
 
-/// `fix` has the lock until the file `go` is there; `review` waits for it, and `report` for `review`.
+/// `fix` has the lock until the file `go` is there; `review` waits for it, and `report` for `review`. Both have as many
+/// tasks behind them, so the one that is written first gets the lock first.
 const LOCKED: &str = r#"
 [tasks.fix]
 run = "until [ -e go ]; do sleep 0.02; done"
@@ -15,6 +16,9 @@ locks = ["repo"]
 [tasks.report]
 run = "true"
 depends_on = ["review"]
+[tasks.publish]
+run = "true"
+depends_on = ["fix"]
 "#;
 
 /// Starts the run, and returns once a task has the lock and the other one waits.
@@ -49,7 +53,7 @@ fn a_wait_for_a_lock_names_its_holder_everywhere() {
     assert!(lines[0].starts_with("report  waits for task review, since "), "{text}");
     assert!(lines[1].starts_with("review  waits for lock repo, held by fix, since "), "{text}");
     assert!(lines[2].starts_with("@fix    runs "), "{text}");
-    assert!(lines[3].starts_with("ends when: the tool ends (by the tool); 0 of 3 tasks"), "{text}");
+    assert!(lines[3].starts_with("ends when: the tool ends (by the tool); 0 of 4 tasks"), "{text}");
     // The others say the same.
     let held = "lock repo, held by fix";
     let rows = desk.json(&["ps", "--json"]);

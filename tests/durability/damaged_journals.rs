@@ -241,7 +241,9 @@ fn what_a_cut_takes_is_told_before_and_after() {
         "{}",
         told.err
     );
-    assert_eq!(told.out, "one  runs     it has not begun\ntwo  runs     it has not begun\n");
+    let explained =
+        "one  runs     it has not begun\ntwo  runs     it has not begun; waits for one\n";
+    assert_eq!(told.out, explained);
     assert_eq!(files(&run_of(&desk)), there, "nothing was touched");
 
     let done = desk.call(&["resume", "--truncate-at", &cut]);

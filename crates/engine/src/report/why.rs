@@ -115,7 +115,7 @@ impl Answer {
         }
         lines.extend(self.chain.cycle.map(|place| self.cycle(place)));
         lines.extend(self.outlook().and_then(|outlook| self.ends(&outlook)));
-        lines.extend(help.map(|help| format!("help: {help}")));
+        lines.extend(help.map(|help| format!("help: {}", printable::line(help))));
         lines
     }
 

@@ -26,13 +26,12 @@ pub use crate::run_machine::reopening::Reopening;
 use crate::run_machine::scope::{self, Inputs, Scope};
 use crate::run_state::{Retry, RunState, TaskStatus};
 use crate::show::names::Names;
-use crate::show::why::column;
 use crate::spec::{OnUnknown, TaskSpec};
 use crate::store;
 use crate::template::Known;
 use crate::turn::Program;
 use crate::turn::content::Content;
-use crate::why::{Subject, Why};
+use crate::why::Why;
 
 /// Returns the forecast of each task of a run that resumes with its recorded configuration. `config` is `None`
 /// if that cannot be loaded here and now. The tasks of `retry` begin again. Blocks.
@@ -81,9 +80,8 @@ pub fn as_recorded(
             _ => None,
         };
         let or_same = || unchanged(state, name, status, commands.get(name));
-        let waiting_for = column(&why, &Subject::Task(name.clone()), &names, now_ms);
         let forecast = TaskForecast::new(name, forecast.unwrap_or_else(or_same));
-        TaskForecast { waiting_for, ..forecast }
+        forecast.with_wait(&why, &names, now_ms)
     };
     Ok(state.tasks().map(of_task).collect())
 }

@@ -198,7 +198,11 @@ impl Lines {
             self.locks.had(claimants[at].owner, claimants[at].locks.clone());
         }
         let mut begun: HashSet<usize> = HashSet::new();
-        let of_place = |place: usize| claimants.iter().find(|one| one.place == place);
+        // They are in the order of their places.
+        let of_place = |place: usize| {
+            let found = claimants.binary_search_by_key(&place, |one| one.place);
+            found.ok().map(|at| &claimants[at])
+        };
         for ((seq, change), of) in changes {
             for at in of {
                 let claimant = &claimants[at];

@@ -466,6 +466,11 @@ impl World {
         self.goes_on(agent, [Step::Ask, Step::Hang].into())
     }
 
+    /// Lets every agent that begins from now on keep its slot.
+    pub(super) fn keeps_slots(&mut self) {
+        self.script = |_, _| vec![Step::Hang];
+    }
+
     /// Returns true if somebody stands in line for a slot of whom no record tells: an agent that wants its slot
     /// back, or a child that has not begun.
     pub(super) fn has_hidden_lines(&self) -> bool {

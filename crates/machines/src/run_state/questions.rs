@@ -1,7 +1,7 @@
 //! The questions of a run to people: those that are open, and how the others were answered.
 //!
 //! Pure. A question belongs to a task, or to an agent; it is open until it is answered or whoever
-//! asked it has ended.
+//! asked it has ended, or no longer waits.
 
 use std::collections::BTreeMap;
 
@@ -141,8 +141,9 @@ impl RunState {
                 self.questions.answer_with(answer, record.ts_ms);
             }
             (Some(task), None, _) => {
-                let ended = self.tasks.get(task).filter(|task| task.state.is_end());
-                if let Some(id) = ended.and_then(|task| task.question.clone()) {
+                // An attempt may begin after the question in a journal that no machine wrote: then nobody waits.
+                let left = self.tasks.get(task).filter(|task| task.state != TaskState::Waiting);
+                if let Some(id) = left.and_then(|task| task.question.clone()) {
                     self.questions.close(&id);
                 }
             }

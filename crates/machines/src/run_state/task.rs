@@ -278,6 +278,7 @@ impl TaskStatus {
             }
             Event::TaskRetrying(retrying) => {
                 self.failure = Some(retrying.failure.clone());
+                self.question = None;
                 let pause = i64::try_from(retrying.pause_ms).unwrap_or(i64::MAX);
                 let next = ts_ms.saturating_add(pause);
                 self.retry_ms = Some(next).filter(|_| !retrying.on_resume);

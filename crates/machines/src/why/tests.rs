@@ -150,6 +150,20 @@ fn a_person_comes_first() {
 }
 
 #[test]
+fn a_question_is_over_once_its_task_does_something_else() {
+    // No machine asks for a task that has an agent, or starts one that asks. A journal may say so all the same.
+    let mut story = at_work();
+    story.completes("@a");
+    asks(&mut story, "a", "approval");
+    assert_eq!(story.why("a", true, 0), "a waits_for_person(q1 approval Go?) @7");
+    story.says("a", "task.started", &json!({"attempt": 2, "agent": "a~2"}));
+    assert!(story.state.questions().is_empty());
+    let retrying = json!({"attempt": 2, "failure": failed("overloaded"), "pause_ms": 40_000});
+    story.says("a", "task.retrying", &retrying);
+    assert_eq!(story.why("a", true, 10), "a waits_for_retry(overloaded 3 49000) @9");
+}
+
+#[test]
 fn pauses_of_attempts_and_of_providers_have_an_end() {
     let mut story = at_work();
     story.fails("@a", "overloaded");

@@ -1,6 +1,7 @@
 //! The words and the JSON of every relation, and the form of an answer.
 
 mod agreement;
+mod hostile;
 
 use std::collections::BTreeSet;
 

@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::id::Name;
 use crate::run_state::{RunState, TaskStatus};
+use crate::show::names::Names;
+use crate::show::why::column;
+use crate::why::{Relation, Subject, Why};
 
 /// The fate of a task in a resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +69,18 @@ impl TaskForecast {
     /// Creates the forecast of a task whose output is not written again.
     pub(super) fn new(task: &Name, (fate, why): (TaskFate, String)) -> Self {
         Self { task: task.clone(), fate, why, waiting_for: None, is_moved: false }
+    }
+
+    /// Adds what the task waits for once a process drives the run again, at the wall time `now_ms` in milliseconds since
+    /// the Unix epoch.
+    pub(super) fn with_wait(self, why: &Why<'_>, names: &Names, now_ms: i64) -> Self {
+        let subject = Subject::Task(self.task.clone());
+        // The first in a line for slots of which none is taken begins at once.
+        let begins_at_once = why.first(&subject).is_some_and(|first| {
+            matches!(first.relation, Relation::WaitsForSlot { ahead: 0, taken: 0, .. })
+        });
+        let waiting_for = column(why, &subject, names, now_ms).filter(|_| !begins_at_once);
+        Self { waiting_for, ..self }
     }
 
     /// Returns the forecast of a task that is no longer in the configuration.

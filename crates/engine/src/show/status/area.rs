@@ -12,7 +12,7 @@ use crate::run_state::AgentStatus;
 use crate::show::names::cut_middle;
 use crate::show::why::column;
 use crate::show::{agents_in_order, short};
-use crate::why::Subject;
+use crate::why::{Subject, Why};
 
 /// The most characters of the column of names: the names of most agents. A longer one is cut in the middle.
 const WIDEST_NAME: usize = 32;
@@ -63,6 +63,8 @@ impl Status {
     }
 
     fn rows(&self, now_ms: i64) -> Vec<Row<'_>> {
+        // One for all rows: what it has to read of the whole run it reads once.
+        let why = self.why(now_ms);
         let open = agents_in_order(&self.state).into_iter();
         let at_work =
             open.filter(|(_, agent)| agent.outcome.is_none() && agent.state() == "running");
@@ -71,7 +73,7 @@ impl Status {
                 name: self.names.shown(id.as_str()),
                 task: &agent.task,
                 is_slow: self.is_slow(id, agent, now_ms),
-                rest: self.rest(id, agent, now_ms),
+                rest: self.rest(&why, id, agent, now_ms),
             })
             .collect();
         // The order of the others stays, so that the eye finds a line where it was.
@@ -80,13 +82,13 @@ impl Status {
     }
 
     /// Returns what an agent does, since when, and what it took so far.
-    fn rest(&self, id: &AgentId, agent: &AgentStatus, now_ms: i64) -> String {
+    fn rest(&self, why: &Why<'_>, id: &AgentId, agent: &AgentStatus, now_ms: i64) -> String {
         let mut text = String::new();
         if agent.turn > 0 {
             text.push_str(&format!("t{} ", agent.turn));
         }
         let subject = Subject::Agent(id.clone());
-        if let Some(what) = column(&self.why(now_ms), &subject, &self.names, now_ms) {
+        if let Some(what) = column(why, &subject, &self.names, now_ms) {
             text.push_str(&format!("{what} "));
         }
         text.push_str(&long((now_ms - agent.last_ms).max(0)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
-use crate::run_machine::testing::{Step, World, name, task};
+use crate::run_machine::testing::{Script, Step, World, name, task};
 use crate::run_state::{Doing, RunState};
 use crate::spec::{Approval, FanOut, Join, Limits, TaskSpec, Work};
 use crate::why::{Link, Relation, Subject, Why};
@@ -76,8 +76,12 @@ fn graph(rng: &mut fastrand::Rng) -> Vec<TaskSpec> {
     tasks
 }
 
-/// A run that stands still: nothing happens in it without a person, time, or an agent that is released.
+/// Makes a run that stands still: nothing happens in it without a person, time, or an agent that is released.
 fn settled(seed: u64) -> World {
+    settled_with(script, seed)
+}
+
+fn settled_with(script: Script, seed: u64) -> World {
     let mut rng = fastrand::Rng::with_seed(seed);
     let limits = Limits {
         fail_fast: false,
@@ -262,12 +266,15 @@ fn counterfactual(world: &World, seed: u64, subject: &Subject, checked: &mut Che
     let Some(after) = without(world, &named) else { return };
     *checked.moved.entry(first.relation.as_str()).or_default() += 1;
     assert_ne!(wait(&after, subject), before, "{}", story(&after, "did not move"));
-    // Those ahead in a line for slots may give theirs back at once.
-    let is_slot = matches!(first.relation, Relation::WaitsForSlot { .. });
-    for left in (0..named.len()).filter(|_| named.len() > 1 && !is_slot) {
+    // Those ahead in a line for slots could give theirs back at once, to the next in the line.
+    let mut keeping = world.clone();
+    if matches!(first.relation, Relation::WaitsForSlot { .. }) {
+        keeping.keeps_slots();
+    }
+    for left in (0..named.len()).filter(|_| named.len() > 1) {
         let mut some = named.clone();
         some.remove(left);
-        let Some(after) = without(world, &some) else { continue };
+        let Some(after) = without(&keeping, &some) else { continue };
         checked.needed_each += 1;
         assert_eq!(wait(&after, subject), before, "{}", story(&after, "moved too early"));
     }
@@ -310,6 +317,23 @@ fn what_is_named_is_what_holds_up() {
         assert!(count >= 8, "{relation}: {checked:?}");
     }
     assert!(checked.needed_each >= 30 && checked.stayed >= 900, "{checked:?}");
+}
+
+/// Where no agent has children, nobody is in the line for slots of whom no record tells.
+#[test]
+fn a_line_for_slots_is_served_in_its_order() {
+    let mut checked = Checked::default();
+    for seed in 0..GRAPHS as u64 {
+        let world = settled_with(|_, _| vec![Step::Hang], seed);
+        for subject in subjects(&world.state) {
+            let causes = why(&world).causes(&subject);
+            let is_slot = |link: &Link| matches!(link.relation, Relation::WaitsForSlot { .. });
+            if causes.first().is_some_and(is_slot) {
+                counterfactual(&world, seed, &subject, &mut checked);
+            }
+        }
+    }
+    assert!(checked.moved["waits_for_slot"] >= 40 && checked.needed_each >= 15, "{checked:?}");
 }
 
 /// In every prefix of a journal each open task and agent has a cause, every question is one, every chain ends, and

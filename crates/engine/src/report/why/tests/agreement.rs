@@ -37,6 +37,7 @@ fn random_journal(seed: u64, mut each: impl FnMut(&RunState)) {
         let child = format!("{main}/h-{}", rng.u32(1..3));
         let agent = if rng.bool() { &main } else { &child };
         let (id, parent) = (format!("q{at}"), agent.contains('/').then(|| task.clone()));
+        let before = story.0.last_seq();
         // Budgets are drawn apart, and change nothing of what else happens.
         let scopes = ["/".to_owned(), format!("/{task}"), format!("/{agent}")];
         let scope = &scopes[money.usize(..3)];
@@ -87,7 +88,9 @@ fn random_journal(seed: u64, mut each: impl FnMut(&RunState)) {
             })),
             _ => story.tries(&task, "task.completed", &json!({"attempt": 1, "output": {"text": "x"}})),
         };
-        each(&story.0);
+        if story.0.last_seq() > before {
+            each(&story.0);
+        }
     }
 }
 
