@@ -84,7 +84,7 @@ impl Terminal {
         let takes = |answer: Answer| answer != Answer::Rule || question.rule.is_some();
         match said(&self.screen, &question::lines(question), &choices, Some(&why), takes).await {
             None => Consent::default(),
-            Some((answer, line)) if answer == Answer::No => no(&line),
+            Some((Answer::No, line)) => no(&line),
             Some((answer, _)) => {
                 self.remembered.lock().note(question, answer);
                 true.into()

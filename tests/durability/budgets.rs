@@ -22,7 +22,7 @@ fn desk(provider: &Provider, rest: &str) -> Desk {
     desk.write(
         "agents.toml",
         &format!(
-            "version = 1\nname = \"desk\"\n[permissions]\nallow = [\"bash\"]\n\
+            "version = 1\nname = \"desk\"\n[permissions]\nallow = [\"bash\", \"delegate\"]\n\
              [providers.main]\nkind = \"anthropic\"\nbase_url = \"{url}\"\n\
              [models.main]\nprovider = \"main\"\nmodel = \"m\"\nmax_output_tokens = 1000\n\
              cost_per_mtok = {{ input = 100.0, output = 200.0 }}\n\

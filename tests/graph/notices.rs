@@ -336,7 +336,7 @@ fn a_fork_tells_of_its_own_states_and_its_parent_of_the_failures_before_it() {
     let of_parent = server.taken();
     assert_eq!(kinds(&of_parent), [once("approval"), once("failed"), once("paused")]);
     // The fork shares all that its parent was told of, also the pause.
-    let last = journal(&desk).lines().last().map(|line| serde_json::from_str::<Value>(line));
+    let last = journal(&desk).lines().last().map(serde_json::from_str::<Value>);
     let seq = last.expect("records").expect("JSON")["seq"].clone();
     let parent = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
     let fork = desk.call(&["fork", &format!("{parent}@{seq}"), "--trust"]);

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::arguments::{
-    AskPerson, Compact, Delegate, GiveUp, ProposeTasks, Recall, Snip, TodoWrite, Wording,
+    AskPerson, ChildBudget, Compact, Delegate, GiveUp, ProposeTasks, Recall, Snip, TodoWrite,
+    Wording,
 };
 pub use self::arguments::{CompactTool, SnipTool};
 use crate::id::Name;

@@ -234,7 +234,6 @@ pub(super) const ROWS: &[Row] = &[
         offline: "-o --offline",
         values: "-f --file -s --settings -pl -P",
         operands: Operands::Any,
-        ..ROW
     },
     Row {
         names: "gradle gradlew",
