@@ -106,6 +106,8 @@ const WORK: Work = Work { graph: GRAPH, script: SCRIPT, calls: 52, commands: 38 
 const TALK: Work = Work { graph: TALKERS, script: TALK_SCRIPT, calls: 18, commands: 18 };
 
 const TALKERS: &str = r#"
+[loops]
+enabled = false
 [compaction]
 preset = "three-layer"
 threshold = 600

@@ -237,7 +237,7 @@ pub fn sentence(link: &Link, names: &Names, now_ms: i64) -> String {
         Relation::LimitedBy { failure, message, .. } => {
             format!("was ended by a limit: {failure}: {message}")
         }
-        Relation::LoopStopped { rule } => format!("was ended because it went in circles: {rule}"),
+        Relation::LoopStopped { rule } => format!("was ended: {rule}"),
     }
 }
 

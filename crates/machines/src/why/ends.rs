@@ -89,9 +89,12 @@ impl Why<'_> {
     }
 }
 
-/// Returns the relation of a failure. A loop that was noticed gets its own here, once there is a kind for it.
+/// Returns the relation of a failure: that of what limited it, or of the circle in which an agent went.
 fn limited(failure: &Failure, of: Option<Subject>, scope: Option<Scope>) -> Relation {
     let (kind, message) = (failure.kind, failure.message.clone());
+    if kind == FailureKind::NoProgress && of.is_none() {
+        return Relation::LoopStopped { rule: message };
+    }
     match kind.class() {
         FailureClass::Limit | FailureClass::Time => {
             Relation::LimitedBy { failure: kind, message, of, scope }

@@ -265,10 +265,10 @@ fn table() -> Vec<(Relation, &'static str, &'static str, &'static str)> {
             r#"{"relation":"limited_by","failure":"max_turns","message":"cargo test said no","of":null}"#,
         ),
         (
-            Relation::LoopStopped { rule: "7 equal calls with equal results".to_owned() },
+            Relation::LoopStopped { rule: "it went in circles: 7 equal calls".to_owned() },
             "-",
-            "was ended because it went in circles: 7 equal calls with equal results",
-            r#"{"relation":"loop_stopped","rule":"7 equal calls with equal results"}"#,
+            "was ended: it went in circles: 7 equal calls",
+            r#"{"relation":"loop_stopped","rule":"it went in circles: 7 equal calls"}"#,
         ),
     ]
 }
