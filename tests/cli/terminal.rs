@@ -22,6 +22,12 @@ fn asking(commands: &[&str]) -> Desk {
     desk
 }
 
+/// Waits until the question stands there for the `n`th time: what was typed before that does not count.
+fn asked(terminal: &Terminal, n: usize) {
+    let times = || terminal.written().matches("allow? [").count();
+    wait("the question again", || (times() == n).then_some(()));
+}
+
 #[test]
 fn a_question_takes_only_what_is_typed_after_it() {
     let desk = asking(&["touch first", "touch second", "touch third"]);
@@ -32,19 +38,23 @@ fn a_question_takes_only_what_is_typed_after_it() {
     assert!(shown.contains("one wants to use bash:\n  | touch first\n"), "{shown}");
     assert!(!desk.path().join("first").exists());
     terminal.types("perhaps\n");
-    wait("the question again", || (terminal.text().matches("allow? [").count() == 2).then_some(()));
+    asked(&terminal, 2);
     terminal.types("w\n");
     terminal.until("no rule of [permissions] allows it");
     let ps = desk.json(&["ps", "--json"]);
     let agent = ps.iter().find(|row| row["kind"] == "agent").expect("an agent");
     assert_eq!(agent["waiting_for"], "you: bash touch first", "{agent}");
+    asked(&terminal, 3);
     terminal.types("y\n");
     terminal.until("  | touch second\n");
     assert!(desk.path().join("first").exists());
+    asked(&terminal, 4);
     terminal.types("n because one is enough\n");
     terminal.until("  | touch third\n");
     // Enter alone is no answer.
+    asked(&terminal, 5);
     terminal.types("\n");
+    asked(&terminal, 6);
     terminal.types("t\n");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
