@@ -101,6 +101,7 @@ impl Terminal {
 }
 
 impl Drop for Terminal {
+    #[expect(clippy::print_stderr, reason = "a test that fails says what was on the screen")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the screen:\n{}", self.rows().join("\n"));
