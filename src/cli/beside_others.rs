@@ -2,7 +2,7 @@
 //!
 //! With `one_at_a_time` the process that drives a run holds a lock on the file, so that of two that start at the same
 //! moment one is refused. The lock alone does not decide: an editor that saves by a rename leaves a file without it, and
-//! a resumed run has none. So the running runs are looked at too, while the lock is held.
+//! a resumed run has none. So the live runs are looked at too, while the lock is held.
 
 use std::fs::File;
 
@@ -67,7 +67,7 @@ fn other(project: &Project, config: &Config) -> Option<RecordedRun> {
 /// Another process holds the lock.
 struct Held;
 
-/// Takes the lock of the file. Returns none on a file system that has no locks: there the running runs decide.
+/// Takes the lock of the file. Returns none on a file system that has no locks: there the live runs decide.
 fn lock(config: &Config) -> Result<Option<OnlyOne>, Held> {
     let Ok(file) = File::open(&config.file) else { return Ok(None) };
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

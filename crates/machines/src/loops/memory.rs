@@ -53,17 +53,17 @@ pub struct Written {
     pub post: Fingerprint,
 }
 
-/// What a call brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a call brought, in rising order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
-    /// A file has a content that it has not had before, or a new command succeeded without a word, as `mv` does.
-    Changed,
-    /// A result that was not known.
-    Learned,
-    /// A call that was not made before, which found nothing.
-    Tried,
     /// Nothing.
     Nothing,
+    /// A call that was not made before, which found nothing.
+    Tried,
+    /// A result that was not known.
+    Learned,
+    /// A file has a content that it has not had before, or a new command succeeded without a word, as `mv` does.
+    Changed,
 }
 
 /// A call, as the rules see it.
@@ -159,7 +159,7 @@ impl Memory {
         let mut brought: Option<News> = None;
         for call in calls {
             let news = self.news(&call, spec.window);
-            brought = Some(brought.map_or(news, |best| more(best, news)));
+            brought = brought.max(Some(news));
             let fact = Fact { turn, call, news };
             // Equal calls of one turn, such as those of a vote, are made at once: none of them comes after a result.
             let is_twin =
@@ -246,15 +246,4 @@ impl Memory {
         self.since_compaction = (0, true);
         (self.rounds, self.cuts) = Default::default();
     }
-}
-
-/// Returns the larger news.
-fn more(one: News, other: News) -> News {
-    let rank = |news| match news {
-        News::Changed => 3,
-        News::Learned => 2,
-        News::Tried => 1,
-        News::Nothing => 0,
-    };
-    if rank(one) >= rank(other) { one } else { other }
 }

@@ -12,7 +12,7 @@ use crate::id::AgentId;
 use crate::run_state::{AgentStatus, RunState};
 use crate::spending::Spending;
 
-/// What money was spent on. What goes in circles gets a purpose of its own once loops are noticed.
+/// What money was spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// Replies.

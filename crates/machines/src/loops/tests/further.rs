@@ -184,31 +184,14 @@ const PLAIN: [Family; 14] = [
 
 #[test]
 fn who_goes_in_circles_in_disguise_is_stopped() {
-    let mut lost = Vec::new();
-    for (name, family) in CIRCLES {
-        for variant in 0..20 {
-            let watched = play(&spec(), 60, variant, &*family(variant));
-            if !watched.is_broken() {
-                lost.push((name, variant, watched.steps.clone()));
-            }
-        }
-    }
-    assert_eq!(lost, [], "not stopped");
+    assert_eq!(played(&CIRCLES, 60, |watched| !watched.is_broken()), [], "not stopped");
 }
 
 #[test]
 fn who_works_in_an_odd_way_is_left_alone() {
-    let mut told = Vec::new();
-    for (name, family) in PLAIN {
-        for variant in 0..20 {
-            let watched = play(&spec(), 200, variant, &*family(variant));
-            if !watched.steps.is_empty() {
-                told.push((name, variant, watched.steps.clone()));
-            }
-        }
-    }
+    let told = played(&PLAIN, 200, |watched| !watched.steps.is_empty());
     // A test that passes now and then may well fail four times in a row.
-    let is_stopped = |(_, _, step): &(&str, u64, Vec<_>)| step.len() > 1;
+    let is_stopped = |(_, _, steps): &Taken| steps.len() > 1;
     assert!(told.len() * 100 <= PLAIN.len() * 20 && !told.iter().any(is_stopped), "{told:?}");
 }
 
