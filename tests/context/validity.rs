@@ -232,6 +232,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 refused: false,
                 fails_agent: false,
                 prints: None,
+                file: None,
                 took_ms: 0,
             }
             .into(),

@@ -662,6 +662,7 @@ pub(crate) fn bare_services(root: &Path, journal: callsheet::journal::JournalHan
         )),
         store: Arc::new(Store::new(root.join("spool"), root.join("results"))),
         lost: Arc::default(),
+        changed_files: Default::default(),
         limits: callsheet::spec::Limits::default(),
         hooks: Default::default(),
         teller: Default::default(),

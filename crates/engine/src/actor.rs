@@ -34,6 +34,7 @@ mod model_attempt;
 pub mod model_call;
 pub mod model_service;
 mod notify;
+mod outside;
 pub mod permission;
 mod proposing;
 pub mod pulse;

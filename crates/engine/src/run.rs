@@ -231,7 +231,7 @@ impl Run {
             Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;
-        Self::launch(config, options, plan, parts, opening).await
+        Box::pin(Self::launch(config, options, plan, parts, opening)).await
     }
 
     async fn launch(
@@ -256,7 +256,7 @@ impl Run {
         parts.sandbox.add_to(&mut drafts, &services::variables_of_commands(&config));
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let unfinished = tracker.unfinished(&recorded);
-        let state = tracker.into_state();
+        let mut state = tracker.into_state();
 
         let (mut gateways, sandbox) = (parts.gateways.clone(), parts.sandbox.proof.clone());
         services::close_quotas(&mut gateways, state.quotas());
@@ -267,7 +267,8 @@ impl Run {
             parts.into_services(&config, &options, (id, here), journal, proposed, watcher)?;
         let under_way = UnderWay::new(here.under_way(), after_death);
         let (lost, under_way) = (Arc::new(lost), Arc::new(under_way));
-        let services = Arc::new(Services { lost, under_way, ..services });
+        let changed_files = state.take_files().into();
+        let services = Arc::new(Services { lost, under_way, changed_files, ..services });
         let settings =
             machine_settings((id, recorded.results_place()), plan, &config, Flags::from(&options));
         let attended = options.asker.is_some() || options.stays_open;
@@ -285,7 +286,7 @@ impl Run {
             given_up,
             seed,
         };
-        let machine = RunMachine::new(settings, start);
+        let machine = Box::new(RunMachine::new(settings, start));
         let supervisor = Supervisor { services: services.clone(), gateways };
         let (reply, end) = oneshot::channel();
         let start = Start { machine, unfinished, feed, end: reply };

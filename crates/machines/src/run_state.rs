@@ -11,6 +11,7 @@ pub mod budgets;
 mod clock;
 mod commands;
 mod fan_out;
+pub mod files;
 mod growth;
 mod hooks;
 mod moment;
@@ -37,6 +38,7 @@ use self::budgets::Budgets;
 use self::clock::Clock;
 pub use self::clock::{Reading, Stopwatch};
 use self::commands::Commands;
+use self::files::Files;
 pub use self::hooks::HookState;
 use self::hooks::Hooks;
 pub use self::moment::{Moment, Opening};
@@ -122,6 +124,9 @@ pub struct RunState {
     questions: Questions,
     #[serde(default)]
     commands: Commands,
+    /// The files that agents have changed.
+    #[serde(default)]
+    files: Files,
     #[serde(default)]
     hooks: Hooks,
     #[serde(default)]
@@ -183,6 +188,11 @@ impl RunState {
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    /// Takes out the files that agents have changed, for the agents that will share them.
+    pub fn take_files(&mut self) -> Files {
+        std::mem::take(&mut self.files)
     }
 
     /// Returns the tasks in the order of the plan. The instances of a fan-out follow their task.
@@ -447,6 +457,7 @@ impl RunState {
         }
         let spending = agent.apply(event, record.into(), self.clock.reading());
         self.spent_by(id, spending);
+        self.files.note(record);
         if let Event::AgentEnded(_) = event {
             let task = self.agents.get(id).map(|agent| agent.task.clone());
             self.for_each_ancestor(id, |agent| agent.open = agent.open.saturating_sub(1));

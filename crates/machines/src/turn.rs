@@ -6,6 +6,7 @@
 
 mod circles;
 pub mod content;
+pub mod files;
 mod outcome;
 pub mod question;
 mod round;
@@ -29,6 +30,7 @@ use crate::spec::run_by_others::ChangedForOthers;
 use crate::spending::Rest;
 
 pub use self::circles::{Circle, LoopBroken, LoopHeld, LoopNoticed, LoopRule, Prints};
+pub use self::files::{FileChange, FileUse};
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
 pub use self::shortfalls::Shortfalls;
@@ -389,20 +391,6 @@ pub struct Process {
     pub starttime: u64,
 }
 
-/// The change of a file by a call; it shows later if the call has happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FileChange {
-    /// Path of the file, as the model wrote it.
-    pub path: String,
-    /// blake3 hash of the content before, in hexadecimal; absent if there is no such file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pre: Option<String>,
-    /// blake3 hash of the content after, in hexadecimal.
-    pub post: String,
-    /// Text that the model reads once the call is done.
-    pub answer: String,
-}
-
 /// Status of a tool call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -471,6 +459,9 @@ pub struct ToolFinished {
     /// watched for them, or the call waits for something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prints: Option<Prints>,
+    /// The file that the call read or changed, if its tool works on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Box<FileUse>>,
     /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }

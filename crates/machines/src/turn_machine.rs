@@ -42,6 +42,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::loops::{Loops, Step as LoopStep};
 use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
+use crate::turn::files::KnownFiles;
 use crate::turn::{AgentSpawned, ModelResponded, Outcome, Program, Shortfalls};
 
 #[derive(Clone, Debug)]
@@ -88,6 +89,7 @@ pub struct Machine {
     /// has come since.
     refused: Option<Failure>,
     inventory: Inventory,
+    files: KnownFiles,
     /// True if the last reply has to be sent back as it is, so that the provider continues it.
     paused: bool,
     usage: Usage,
@@ -144,6 +146,7 @@ impl Machine {
             snip: None,
             refused: None,
             inventory: Inventory::default(),
+            files: KnownFiles::default(),
             paused: false,
             usage: Usage::default(),
             shortfalls: Shortfalls::default(),
@@ -218,6 +221,12 @@ impl Machine {
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
+    }
+
+    /// Returns the contents of files that the agent knows.
+    #[must_use]
+    pub fn files(&self) -> &KnownFiles {
+        &self.files
     }
 
     /// Returns the ids of all calls so far; a new call must not repeat any.
@@ -326,6 +335,7 @@ impl Machine {
                 self.ends_for.clone_from(&started.ends_for);
                 (self.handing_over, self.held) = (started.hand_over, started.held);
                 self.loops.turn_started();
+                self.files.turn_started();
                 self.requests = 0;
                 self.summaries.turn_started();
                 self.snip = None;
@@ -560,6 +570,7 @@ mod tests {
             refused: false,
             fails_agent: false,
             prints: None,
+            file: None,
             took_ms: 1,
         };
         machine.apply(&finished.into())

@@ -48,7 +48,7 @@ use crate::tool::sandbox::Sandbox;
 use crate::tool::workspace::Workspace;
 use crate::tool::wrapper::Wrapper;
 pub use crate::tool_spec::ToolSpec;
-use crate::turn::{FileChange, Process};
+use crate::turn::{FileChange, FileUse, Process};
 
 /// Time limit of a call whose tool names no other: the limit of the documented shell tool.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -204,6 +204,9 @@ pub struct ToolOutput {
     /// The image or the PDF that stands behind the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Json>,
+    /// The file that the call read or changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<Box<FileUse>>,
     /// True if the command left processes behind, which had to be ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub left_behind: bool,
@@ -315,6 +318,12 @@ pub enum ToolError {
     /// The process that ran the call is gone, and nobody knows how much of the call was done.
     #[error("the process that ran the call is gone")]
     Lost,
+    /// The file has another content than the one that the decision on the call rests on.
+    #[error(
+        "`{0}` was changed after it was decided whether the call may run; nothing was written. Read the \
+         file before you change it"
+    )]
+    Changed(String),
     /// Any other failure that the model can act on.
     #[error("{0}")]
     Failed(String),

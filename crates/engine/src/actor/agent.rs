@@ -436,6 +436,7 @@ impl Agent {
             depth: state.machine.spawned().depth,
             past: state.past,
             spec: state.talk.as_ref().map(|talk| talk.briefing.spec.clone()),
+            files: Arc::new(Mutex::new(state.machine.files().clone())),
             tools: state.talk.as_ref().map(|talk| talk.briefing.tools.clone()).unwrap_or_default(),
             answers: state.answers.clone(),
             right: self.right.clone(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 
 use super::addresses::Addresses;
@@ -30,6 +30,7 @@ use crate::model::webhook::Webhook;
 use crate::output::Output;
 use crate::person::{Asker, Watcher};
 use crate::redaction::Secrets;
+use crate::run_state::files::Files;
 use crate::spec::hooks::HookSpec;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 use crate::store::{self, INLINE_BYTES, Store};
@@ -57,6 +58,8 @@ pub struct Services {
     pub tools: Toolbox,
     /// Where the calls of the run happen, unless an agent has a place of its own.
     pub surroundings: Arc<Surroundings>,
+    /// The files that the agents of the run have changed.
+    pub changed_files: Mutex<Files>,
     /// The result store, for large outputs.
     pub store: Arc<Store>,
     /// The calls at work, by which the next process knows of which calls this one died.

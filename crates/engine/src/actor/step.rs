@@ -31,6 +31,7 @@ use crate::spec::{AgentSpec, OnUnknown};
 use crate::store::Store;
 use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
+use crate::turn::files::KnownFiles;
 use crate::turn::{Prints, ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::interrupted::{self, Known};
 use crate::turn_machine::{Machine, PendingCall, RUN};
@@ -130,6 +131,8 @@ pub struct StepContext {
     pub past: Past,
     /// The agent's definition; `None` for a command.
     pub spec: Option<Arc<AgentSpec>>,
+    /// The contents of files that the agent knows. Its calls that change files add to them.
+    pub files: Arc<Mutex<KnownFiles>>,
     /// The tools that the agent was offered.
     pub tools: Arc<[ToolSpec]>,
     /// The answers that the agent's steps wait for.
@@ -303,7 +306,7 @@ pub(super) fn finished(
 ) -> ToolFinished {
     let (is_error, exit_code) = (output.is_error(), output.exit_code());
     let (told_to_end, ending) = (output.was_cancelled(), output.ending);
-    let printed = output.beside().map(Box::new);
+    let (printed, file) = (output.beside().map(Box::new), output.file);
     let content = match output.attached {
         None => ResultContent::Text(output.text),
         Some(attached) => {
@@ -328,6 +331,7 @@ pub(super) fn finished(
         refused: ending == Ending::Refused,
         fails_agent: false,
         prints: None,
+        file,
         took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -70,8 +70,9 @@ pub type UnfinishedAgents = BTreeMap<AgentId, track::ResumeData>;
 /// The arguments of a supervisor.
 #[derive(Debug)]
 pub struct Start {
-    /// The machine that decides for the run; `begin` was not called yet.
-    pub machine: RunMachine,
+    /// The machine that decides for the run; `begin` was not called yet. In a box: it is moved several times while
+    /// the actor starts.
+    pub machine: Box<RunMachine>,
     /// The agents that had not ended when the last process left the run.
     pub unfinished: UnfinishedAgents,
     /// The feed of records that become durable.
@@ -83,7 +84,7 @@ pub struct Start {
 /// The state of a supervisor: the machine, and handles to perform its actions by.
 #[derive(Debug)]
 pub struct State {
-    machine: RunMachine,
+    machine: Box<RunMachine>,
     /// The time at which the machine was made: the machine counts its time from here.
     born: Instant,
     feed: Feed,

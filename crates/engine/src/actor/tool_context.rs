@@ -20,6 +20,8 @@ pub(super) async fn record_start(
     let recorded = context.record([Event::from(started)]).await;
     let records = recorded.map_err(|error| ToolError::Failed(error.to_string()))?;
     let seq = records.last().map_or(0, |record| record.seq);
+    // Before the file changes: whoever finds the new content finds out who made it.
+    records.iter().for_each(|record| context.services.changed_files.lock().note(record));
     context.begun.store(seq, Ordering::Relaxed);
     crash::pass(Point::AfterStart);
     Ok(())

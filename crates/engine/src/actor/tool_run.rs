@@ -18,11 +18,10 @@ use super::mail::{StepError, SupervisorMsg};
 use super::permission::Decision;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
-use super::tool_context::{record_start, tool_context};
 use super::unknown::{self, Resolution};
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
-use super::{hooks, permission, proposing, questions, recall, spans};
+use super::{hooks, outside, permission, proposing, questions, recall, spans};
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
@@ -30,9 +29,8 @@ use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, Permission, WaitsFor};
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::spec::budget::Caps;
 use crate::tool::basis::Basis;
-use crate::tool::under_way::Mark;
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
-use crate::turn::{Effect, Outcome, ResultSource, ToolFinished, ToolStarted, ToolStatus};
+use crate::tool::{ToolError, ToolOutput};
+use crate::turn::{Outcome, ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -176,6 +174,9 @@ pub(super) async fn record_results(
 ) -> Result<Vec<SharedRecord>, StepError> {
     crash::pass(Point::AfterEffect);
     let records = context.record(results).await?;
+    let mut changed = context.services.changed_files.lock();
+    records.iter().for_each(|record| changed.note(record));
+    drop(changed);
     crash::pass(Point::AfterResult);
     context.forget_results(&records);
     Ok(records)
@@ -241,6 +242,9 @@ async fn make(context: &StepContext, call: &PendingCall, ticket: Ticket) -> Opti
         && !output.was_cancelled()
     {
         hooks::post_tool_use(context, call, output).await;
+        if let Some(file) = &output.file {
+            context.files.lock().note(file);
+        }
     }
     let ended = ended(context, call, result, began.elapsed(), ToolError::message_for_model);
     // The source differs only if the view already shows the same text.
@@ -297,7 +301,8 @@ async fn dispatch(
             let own = own.as_ref().map_err(|why| ToolError::Arguments(why.clone()))?;
             step(context, call, own, ticket).await
         }
-        Callee::Other => work_outside(context, call, basis).await,
+        // In a box, as is all that takes much room: the futures of a step stand on one stack.
+        Callee::Other => Box::pin(outside::work(context, call, basis)).await,
     }
 }
 
@@ -328,69 +333,6 @@ async fn step(
             ToolOutput::ok("The task ends as failed, with this reason.")
         }
     })
-}
-
-/// Calls a tool that works outside the agent.
-async fn work_outside(
-    context: &StepContext,
-    call: &PendingCall,
-    basis: Basis,
-) -> Result<ToolOutput, ToolError> {
-    let name = call.call.name.as_str();
-    let Some(tool) = context.services.tools.get(name).cloned() else {
-        return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
-    };
-    let _under_way = under_way(context, call)?;
-    begin(context, call, &tool).await?;
-    let tool_context = ToolContext { basis, ..tool_context(context, call.key.clone()) };
-    let work = tool.call(call.call.input.clone(), tool_context);
-    let Some(limit) = tool.time_limit() else { return work.await };
-    let mut work = std::pin::pin!(work);
-    tokio::select! {
-        result = tokio::time::timeout(limit, work.as_mut()) => {
-            return result.unwrap_or(Err(ToolError::Timeout(limit)));
-        }
-        // The work is not dropped here: a command that receives the signal to end may
-        // report its result within the grace period.
-        () = context.cancel.cancelled() => {}
-    }
-    let grace = context.services.limits.grace_period;
-    let result = tokio::time::timeout(grace, work).await;
-    result.unwrap_or(Err(ToolError::Cancelled))
-}
-
-/// Marks a call that would be made again if the process died, and refuses it if the process has died of it
-/// too often.
-fn under_way(context: &StepContext, call: &PendingCall) -> Result<Option<Mark>, ToolError> {
-    match call.effect {
-        Effect::Once => Ok(None),
-        Effect::Pure | Effect::Keyed | Effect::Checked => {
-            context.services.under_way.begin(&call.key)
-        }
-    }
-}
-
-/// Records that a call begins. Does nothing if a repetition does no harm, or if the tool announces
-/// the beginning itself.
-async fn begin(
-    context: &StepContext,
-    call: &PendingCall,
-    tool: &Arc<dyn Tool>,
-) -> Result<(), ToolError> {
-    let change = match call.effect {
-        Effect::Pure | Effect::Keyed => return Ok(()),
-        Effect::Once if tool.announces_itself() => return Ok(()),
-        Effect::Once => None,
-        Effect::Checked => {
-            let (tool, input) = (tool.clone(), call.call.input.clone());
-            let workspace = context.surroundings.workspace.clone();
-            let foreseen = move || tool.foresee(&input, &workspace);
-            let foreseen = work::blocking(Helper::Foresight, foreseen).await;
-            foreseen.map_err(|error| ToolError::Failed(error.to_string()))?
-        }
-    };
-    let started = ToolStarted { key: call.key.clone(), pgid: None, starttime: None, change };
-    record_start(context, started).await
 }
 
 /// Delegates a job to a child agent and waits for its result.
@@ -469,6 +411,7 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
         }
     };
     let transcript = context.services.transcript(&child.agent);
+    let changed = outside::changed_under(context, &child.agent);
     let mut result = serde_json::json!({
         "status": status,
         "agent": child.agent,
@@ -481,6 +424,9 @@ async fn child_output(context: &StepContext, child: &ChildResult) -> Result<Tool
     if failure.is_some() {
         result["result"] = child.outcome.word().into();
         result["partial"] = (!text.is_empty()).into();
+    }
+    if !changed.is_empty() {
+        result["changed_since_you_read"] = changed.into();
     }
     let text = result.to_string();
     Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })

@@ -165,6 +165,7 @@ impl Prepared {
             store,
             secrets,
             lost: Arc::default(),
+            changed_files: Default::default(),
             limits,
             limits_spending: AtomicBool::new(false),
             hooks: config.hooks.clone(),

@@ -78,6 +78,7 @@ pub fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft 
         refused: false,
         fails_agent: false,
         prints: None,
+        file: None,
         took_ms: 12,
     })
 }

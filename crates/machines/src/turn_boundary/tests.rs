@@ -458,6 +458,7 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
         refused: false,
         fails_agent: false,
         prints: None,
+        file: None,
         took_ms: 1,
     }
 }

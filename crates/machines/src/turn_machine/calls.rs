@@ -183,6 +183,7 @@ pub(super) fn answer(
         refused: false,
         fails_agent: false,
         prints: None,
+        file: None,
         took_ms: 0,
     }
 }

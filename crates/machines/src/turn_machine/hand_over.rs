@@ -255,6 +255,7 @@ mod tests {
             refused: false,
             fails_agent: false,
             prints: None,
+            file: None,
             took_ms: 1,
         };
         machine.apply(&finished.into()).expect("legal");

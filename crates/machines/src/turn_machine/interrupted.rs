@@ -6,7 +6,7 @@
 use super::PendingCall;
 use super::calls::{self, Interrupted};
 use crate::output::{Output, Printed};
-use crate::turn::{Effect, ToolFinished, ToolStatus};
+use crate::turn::{Effect, FileUse, ToolFinished, ToolStatus};
 
 /// Text that a model reads for a call that was interrupted and may have taken effect.
 pub const OUTCOME_UNKNOWN: &str = "outcome unknown: the call was interrupted and may have taken \
@@ -59,7 +59,9 @@ pub fn answer(turn: u32, interrupted: Interrupted, known: &Known) -> Option<Tool
     match (call.effect, started.change) {
         (Effect::Pure | Effect::Keyed, _) => None,
         (Effect::Checked, Some(change)) if known.content.is(Some(&change.post)) => {
-            Some(calls::answer(turn, call, ToolStatus::Ok, change.answer))
+            let file = FileUse::changed(&change).map(Box::new);
+            let answer = calls::answer(turn, call, ToolStatus::Ok, change.answer);
+            Some(ToolFinished { file, ..answer })
         }
         (Effect::Checked, Some(change)) if known.content.is(change.pre.as_deref()) => None,
         (Effect::Checked, Some(change)) if known.content != Content::Unknown => {
@@ -124,7 +126,8 @@ mod tests {
 
     fn change(pre: Option<&str>) -> Option<FileChange> {
         let (path, post) = ("f".to_owned(), "new".to_owned());
-        Some(FileChange { path, pre: pre.map(str::to_owned), post, answer: "wrote it".to_owned() })
+        let (pre, answer) = (pre.map(str::to_owned), "wrote it".to_owned());
+        Some(FileChange { path, pre, post, answer, ..FileChange::default() })
     }
 
     #[test]

@@ -202,6 +202,7 @@ mod tests {
                 refused: false,
                 fails_agent: false,
                 prints: None,
+                file: None,
                 took_ms: 5,
             }
         });

@@ -30,6 +30,9 @@ impl Machine {
         let result = (finished.source, &result.block);
         state.facts = Facts::of(finished, state.callee.call());
         self.shortfalls.count(finished);
+        if let Some(file) = &finished.file {
+            self.files.note(file);
+        }
         let (call, callee) = (&state.call, &state.callee);
         if finished.fails_agent {
             self.fails_for = Some(call.name.clone());

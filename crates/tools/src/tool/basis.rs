@@ -15,7 +15,7 @@ const SHOWN_DIGITS: usize = 12;
 pub struct Basis {
     /// The place to which the path of the call leads, as rules name it.
     pub place: Option<String>,
-    /// The content of the file that a person was shown.
+    /// The content of the file that a person was shown, or that its agent knows.
     pub before: Before,
     /// The files of the workspace that the command runs; `None` if nobody was shown them.
     pub scripts: Option<Vec<Script>>,
@@ -93,10 +93,7 @@ impl Before {
         if *self == Self::Any || self == now {
             return Ok(());
         }
-        Err(ToolError::Failed(format!(
-            "`{text}` was changed after a person was asked; nothing was written. Read the file before you \
-             change it"
-        )))
+        Err(ToolError::Changed(text.to_owned()))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::id::Name;
 use crate::message::Json;
 use crate::message::media::{self, Attachment, Media};
 use crate::tool::BoxFuture;
-use crate::turn::Effect;
+use crate::turn::{Effect, FileUse};
 
 /// Largest file that `edit_file` accepts and makes, in bytes: it is held in memory three times.
 const MAX_EDIT_BYTES: u64 = 64 << 20;
@@ -147,11 +147,18 @@ impl Tool for ReadFile {
                     offset: asked.offset.map_or(1, NonZeroU64::get),
                     limit: asked.limit.map_or(read::MAX_LINES, NonZeroU64::get),
                 };
-                let text = read::read(blocking::Stoppable::new(file, stop), size, window);
-                match text.map_err(|error| place.refused("read", error))? {
-                    read::Text::Shown(text) => Ok(ToolOutput::ok(text)),
+                let lies = place.lies(&file).map(|path| path.display().to_string());
+                let mut file = read::Hashed::new(blocking::Stoppable::new(file, stop));
+                let text = read::read(&mut file, size, window);
+                let text = text.map_err(|error| place.refused("read", error))?;
+                let hash = file.hash();
+                let file =
+                    lies.ok().zip(hash).map(|(place, hash)| Box::new(FileUse::read(place, hash)));
+                match text {
+                    read::Text::Shown(text) => Ok(ToolOutput { file, ..ToolOutput::ok(text) }),
                     read::Text::Media(kind, bytes) => {
-                        attached(&asked.path, kind, &bytes, size, &known)
+                        let output = attached(&asked.path, kind, &bytes, size, &known)?;
+                        Ok(ToolOutput { file, ..output })
                     }
                     read::Text::Refused(reason) => {
                         Err(ToolError::Failed(format!("`{}` {reason}", asked.path)))

@@ -268,6 +268,7 @@ async fn finished(
         sandbox: None,
         left_behind,
         attached: None,
+        file: None,
     })
 }
 

@@ -733,7 +733,7 @@ mod tests {
         std::fs::rename(root.join("before"), root.join("docs")).unwrap();
         workspace.write("docs/deep/new", b"of somebody").unwrap();
         let told = workspace.write_on(&basis, "docs/deep/new", b"x").unwrap_err().to_string();
-        assert!(told.contains("was changed after a person was asked"), "{told}");
+        assert!(told.contains("was changed after it was decided"), "{told}");
         assert_eq!(read(&workspace, "docs/deep/new").unwrap(), "of somebody");
         let hash = blake3::hash(b"of somebody").to_hex().to_string();
         let basis = Basis { before: Before::Hash(hash), ..basis };

@@ -143,7 +143,7 @@ mod tests {
 
     fn recorded(pre: Option<&str>, post: &str, answer: &str) -> FileChange {
         let (path, answer) = ("a".to_owned(), answer.to_owned());
-        FileChange { path, pre: pre.map(hash), post: hash(post), answer }
+        FileChange { path, pre: pre.map(hash), post: hash(post), answer, ..FileChange::default() }
     }
 
     #[test]

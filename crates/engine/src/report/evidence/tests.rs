@@ -77,6 +77,7 @@ impl Journal {
             refused: false,
             fails_agent: false,
             prints: None,
+            file: None,
             took_ms: 1,
         };
         let id = AgentId::from_text(agent);
@@ -87,7 +88,13 @@ impl Journal {
     fn writes(&mut self, agent: &str, path: &str, status: ToolStatus) {
         let input = json!({"path": path, "content": "1\n2\n"});
         let answer = String::new();
-        let change = FileChange { path: path.to_owned(), pre: None, post: "h".to_owned(), answer };
+        let change = FileChange {
+            path: path.to_owned(),
+            pre: None,
+            post: "h".to_owned(),
+            answer,
+            ..FileChange::default()
+        };
         let key = self.begin(agent, "write_file", &input, Some(change));
         self.end(agent, "write_file", key, status, None);
     }

@@ -286,6 +286,7 @@ fn read_transcript(
                 refused: false,
                 fails_agent: false,
                 prints: None,
+                file: None,
                 took_ms: 0,
             };
             let is_known = !result.text().starts_with(OUTCOME_UNKNOWN);

@@ -42,12 +42,9 @@ impl Tool for EditFile {
         let hash = |content: &[u8]| blake3::hash(content).to_hex().to_string();
         let pre = Some(hash(&content));
         let (content, count) = replaced(&asked, content).ok()?;
-        Some(FileChange {
-            pre,
-            post: hash(&content),
-            answer: asked.answer(count),
-            path: asked.path,
-        })
+        let (place, post) = (workspace.lands(&asked.path).ok()?, hash(&content));
+        let (answer, in_place) = (asked.answer(count), count == 1);
+        Some(FileChange { pre, post, answer, place, path: asked.path, in_place })
     }
 
     fn preview(&self, input: &Json, workspace: &Workspace) -> Option<Change> {

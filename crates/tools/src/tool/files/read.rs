@@ -42,6 +42,33 @@ pub(super) enum Text {
     Refused(String),
 }
 
+/// A reader that knows the hash of what it has read, once it has read to the end.
+pub(super) struct Hashed<R> {
+    reader: R,
+    hash: blake3::Hasher,
+    has_ended: bool,
+}
+
+impl<R> Hashed<R> {
+    pub(super) fn new(reader: R) -> Self {
+        Self { reader, hash: blake3::Hasher::new(), has_ended: false }
+    }
+
+    /// Returns the blake3 hash of the whole content in hexadecimal; `None` if some of it was not read.
+    pub(super) fn hash(&self) -> Option<String> {
+        self.has_ended.then(|| self.hash.finalize().to_hex().to_string())
+    }
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.hash.update(buffer.get(..read).unwrap_or_default());
+        self.has_ended |= read == 0 && !buffer.is_empty();
+        Ok(read)
+    }
+}
+
 /// Reads a window of a file of `size` bytes. Lines keep their ends. A line that does not fit is
 /// left for the next call, except that a line too long for any call is cut.
 pub(super) fn read(file: impl Read, size: u64, window: Window) -> io::Result<Text> {

@@ -37,7 +37,9 @@ impl Tool for WriteFile {
         let asked: WriteArguments = arguments(input).ok()?;
         let pre = workspace.fingerprint(&asked.path).ok()?;
         let post = blake3::hash(asked.content.as_bytes()).to_hex().to_string();
-        Some(FileChange { pre, post, answer: asked.answer(), path: asked.path })
+        let place = workspace.lands(&asked.path).ok()?;
+        let answer = asked.answer();
+        Some(FileChange { pre, post, answer, place, path: asked.path, in_place: false })
     }
 
     fn preview(&self, input: &Json, workspace: &Workspace) -> Option<Change> {

@@ -306,3 +306,16 @@ fn fill(
     }
     disk::sync(file)
 }
+
+impl Workspace {
+    /// Returns the absolute path, without links, of the file that a write to this path would make or replace.
+    ///
+    /// # Errors
+    /// Returns an error if no write can land there.
+    pub fn lands(&self, text: &str) -> Result<String, ToolError> {
+        let place = self.place(text)?;
+        let real =
+            self.landing(&place)?.real(self).map_err(|error| place.refused("write", error))?;
+        Ok(self.root.path.join(real).display().to_string())
+    }
+}
