@@ -101,14 +101,18 @@ async fn a_run_can_be_forked_at_every_record_before_its_end() {
     let last = old.records.len() as u64;
     for at in 1..last {
         let forked = fork(&*old.dir, at, set([]), setup.sources()).expect("forked");
-        assert!(forked.state().last_seq() <= at.max(2), "the batch of run.created is whole");
+        let kept = forked.state().last_seq();
+        assert!(kept <= at.max(2), "{at}: the batch of run.created is whole, not {kept}");
         let dir = RunFolder::at(forked.recorded().place());
         drop(forked);
         let ended = Ended::of(setup.resume(&dir).await).await;
-        assert_eq!(ended.completed().status, RunStatus::Completed);
-        assert_eq!(ended.output("second"), "[second of [first]]");
+        let (completed, kinds) =
+            (ended.completed(), || ended.records.iter().map(|r| r.event.kind()));
+        let kinds = || kinds().collect::<Vec<_>>().join(" ");
+        assert_eq!(completed.status, RunStatus::Completed, "{at}: {completed:?}\n{}", kinds());
+        assert_eq!(ended.output("second"), "[second of [first]]", "{at}");
         let replies = ended.records.iter().filter(|r| matches!(r.event, Event::ModelResponded(_)));
-        assert_eq!(replies.count(), 6);
+        assert_eq!(replies.count(), 6, "{at}: {}", kinds());
     }
     let refused = |seq, keys| fork(&*old.dir, seq, keys, setup.sources()).expect_err("refused");
     assert!(matches!(refused(last, set([])), ForkError::Ended(at) if at == last));
