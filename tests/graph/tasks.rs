@@ -116,6 +116,39 @@ async fn no_more_tasks_are_at_work_than_max_concurrency() {
 }
 
 #[tokio::test]
+async fn an_exclusive_task_runs_beside_none_that_writes_the_same_files() {
+    // `mkdir` fails while another one is at work, and none gets further without `docs`.
+    let alone = r#"run = "mkdir held && until [ -e docs ]; do sleep 0.01; done && sleep 0.05 && rmdir held"
+        timeout = "20s""#;
+    let text = format!(
+        r#"
+        [limits]
+        max_concurrency = 8
+        [tasks.api]
+        {alone}
+        paths = ["src/api/**"]
+        exclusive = true
+        [tasks.all]
+        {alone}
+        paths = ["src"]
+        [tasks.parts]
+        foreach = "range(3)"
+        {alone}
+        paths = ["src/api/**"]
+        exclusive = true
+        [tasks.docs]
+        run = "until [ -e held ]; do sleep 0.01; done && touch docs"
+        timeout = "20s"
+        paths = ["docs"]
+        exclusive = true
+        "#
+    );
+    let ended = TestRun::new(&text).run().await;
+    assert_eq!(ended.status(), RunStatus::Completed, "{:?}", ended.completed.tasks);
+    assert_eq!(ended.most_at_work(|agent| agent.to_string() != "docs"), 1);
+}
+
+#[tokio::test]
 async fn inputs_keep_their_types_in_templates() {
     let ended = TestRun::new(
         r#"

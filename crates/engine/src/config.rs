@@ -40,6 +40,7 @@ mod notify;
 mod output_files;
 mod output_types;
 mod overrides;
+mod paths;
 mod plan;
 mod prices;
 mod proposal;
@@ -429,8 +430,10 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
     let mut models = models::models(setting);
     let tools = tools::tools(setting, &inputs.values);
     loops::check(setting);
-    let Parts { tasks, agents, .. } = graphs::parts(setting, &models.models, &mut inputs, graphs);
+    let Parts { mut tasks, agents, .. } =
+        graphs::parts(setting, &models.models, &mut inputs, graphs);
     output_files::check(setting, &tasks, &inputs.values);
+    paths::check(setting, &mut tasks);
     plan::has_tasks(setting, text);
     agents::unused(setting, text);
     let entry = plan::entry(setting);

@@ -3,6 +3,8 @@
 //! A glob may be hostile: one that is too long, too deeply nested or too large to be compiled is an
 //! error. The library would end the program for some of these.
 
+pub mod overlap;
+
 use globset::{GlobBuilder, GlobSet};
 
 /// The most bytes of a glob: the longest path of Linux.

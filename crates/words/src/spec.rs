@@ -285,6 +285,12 @@ pub struct TaskSpec {
     pub always: bool,
     /// Names of the resources that no other task may use at the same time.
     pub locks: Vec<Name>,
+    /// Patterns of the files that it writes, relative to the workspace.
+    #[serde(default)]
+    pub paths: Vec<String>,
+    /// True if no other task whose `paths` overlap runs at the same time.
+    #[serde(default)]
+    pub exclusive: bool,
     /// The form in which templates see the task's output.
     pub output: OutputFormat,
     /// Template of the path of a workspace file to which the output is also written.
@@ -378,6 +384,8 @@ impl TaskSpec {
             fan_out: None,
             always: false,
             locks: Vec::new(),
+            paths: Vec::new(),
+            exclusive: false,
             output: OutputFormat::default(),
             output_file: None,
             env: BTreeMap::new(),

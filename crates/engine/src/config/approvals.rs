@@ -37,6 +37,8 @@ pub(super) fn work(
         ("max_turns", task.max_turns.at()),
         ("context", task.context.at()),
         ("locks", task.locks.at()),
+        ("paths", task.paths.at()),
+        ("exclusive", task.exclusive.at()),
         ("always", task.always.at()),
         ("timeout", task.timeout.at()),
     ];

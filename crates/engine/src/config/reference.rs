@@ -221,6 +221,7 @@ tasks.name = { agent = "name", prompt = "P" }
                 "agent = 'name'\nprompt = 'P'\ndepends_on = ['name']"
             }
             ("tasks", "loop") => "agent = 'name'\nprompt = 'P'\noutput = 'json'",
+            ("tasks", "exclusive") => "agent = 'name'\nprompt = 'P'\npaths = ['src']",
             ("tasks", _) => "agent = 'name'\nprompt = 'P'",
             ("agents", "model") => "",
             ("agents", "instructions_file") => "model = 'name'",

@@ -7,7 +7,9 @@ use super::raw::Task;
 use super::shape::{Entry, Field, Item, Named};
 use super::templates::{Language, Scope, command};
 use super::written::Lines;
-use super::{Setting, answers, approvals, budgets, env, fan_out, names, network, retry, sandbox};
+use super::{
+    Setting, answers, approvals, budgets, env, fan_out, names, network, paths, retry, sandbox,
+};
 use crate::id::Name;
 use crate::spec::{AgentSpec, Join, OutputFormat, TaskSpec, Work};
 
@@ -50,6 +52,8 @@ fn spec(
         depends_on,
         always: always(task, problems),
         locks: locks(task, problems),
+        paths: paths::read(task, problems),
+        exclusive: *task.exclusive,
         fan_out: fan_out::fan_out(task, problems),
         when: task.when.clone(),
         // The time of an approval is its own.

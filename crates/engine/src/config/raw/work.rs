@@ -207,6 +207,13 @@ sections! {
         /// The resources that no other task may use at the same time, by names of your own.
         locks: List<String> = Vec::new(), Kind::List(&Kind::Text("name", &["bad_value"])),
             gives "conflict";
+        /// Patterns of the files that the task writes, relative to the workspace. `check` warns of
+        /// tasks that may write the same ones at the same time. Nothing keeps the task from others.
+        paths: List<String> = Vec::new(), Kind::List(&Kind::Text("path pattern", &["bad_value"])),
+            gives "conflict", "overlapping_paths";
+        /// If `true`, no other task runs at the same time whose `paths` overlap with those of this
+        /// one; instances of a fan-out run one after the other.
+        exclusive: bool = false, Kind::Truth, gives "conflict", "missing_field";
         /// The list whose items are each worked on by one instance of the task: an expression that
         /// is evaluated when the task is ready.
         foreach: String, EXPRESSION;
