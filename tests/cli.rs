@@ -12,6 +12,7 @@ mod machine;
 mod many_tasks;
 mod mistakes;
 mod printed;
+mod prune;
 mod report;
 mod service;
 mod set;

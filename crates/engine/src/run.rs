@@ -20,6 +20,7 @@ mod linked;
 mod opening;
 mod others;
 mod planner;
+pub mod prune;
 mod remote;
 mod resume;
 pub mod resume_forecast;
@@ -216,6 +217,7 @@ impl Run {
         let parts = services::Prepared::prepare(&config, &options).await?;
         let run = archive.run(id);
         let mut created = created(&config, &options, &plan, id);
+        let (keeping, file) = (config.keeping, config.file.clone());
         let reuse = options.reuse.clone();
         let opening = blocking(move || {
             if let Some(from) = &reuse {
@@ -228,6 +230,7 @@ impl Run {
             if let Some(from) = &reuse {
                 opening.owned.take_results(&from.results_place())?;
             }
+            prune::at_start(&archive, keeping, &file);
             Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;

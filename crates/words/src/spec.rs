@@ -10,6 +10,7 @@ pub mod capability;
 mod capture;
 pub mod hooks;
 mod join;
+pub mod keeping;
 pub mod loops;
 pub mod notices;
 mod output_format;

@@ -57,6 +57,11 @@ examples!(
     "callsheet cost --since 7d                       # all runs of a week",
 );
 examples!(
+    PRUNE,
+    "callsheet prune --keep 50 --dry-run             # what would go",
+    "callsheet prune --older-than 30d",
+);
+examples!(
     CANCEL,
     "callsheet cancel review                         # the newest run of `review`",
     "callsheet cancel review/security                # one task of it",

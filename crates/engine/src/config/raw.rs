@@ -317,12 +317,12 @@ sections! {
         /// The directory for run directories, relative to this file. `--state-dir` and
         /// `CALLSHEET_STATE_DIR`, which are relative to the current directory, override it.
         dir: String = ".transcripts".to_owned(), TEXT;
-    }
-    later {
-        /// The number of runs that are kept.
-        keep_runs;
-        /// The time for which runs are kept.
-        keep_for;
+        /// The number of runs of this file that are kept, the newest ones. When one begins, older ones that
+        /// have ended are removed; `pruned.jsonl` keeps what they cost.
+        keep_runs: usize, COUNT => "all";
+        /// The time for which a run of this file is kept after its end. With `keep_runs` as well, a run is
+        /// removed only if both let it go.
+        keep_for: Duration, Kind::Time => "for ever";
     }
 
     /// The readable logs of agents.
