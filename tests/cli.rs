@@ -6,6 +6,7 @@ mod exits;
 mod failures;
 mod first_hour;
 mod first_mistakes;
+mod forecast;
 mod helps;
 mod loops;
 mod machine;

@@ -8,6 +8,7 @@ pub mod evidence;
 pub mod fold;
 mod folded_rows;
 pub mod for_others;
+pub mod forecast;
 mod inclusive;
 pub mod next_request;
 mod removed;

@@ -27,6 +27,7 @@ examples!(
 examples!(
     CHECK,
     "callsheet check",
+    "callsheet check --cost                          # what a run may cost, and what bounds it",
     "callsheet check --profile live --connect        # tries keys and models: a few paid tokens",
 );
 examples!(TRUST, "callsheet trust", "callsheet trust --list");
