@@ -234,7 +234,8 @@ impl Run {
             Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;
-        Self::launch(config, options, plan, parts, opening).await
+        // Boxed, because the future of whoever starts a run holds this one: it grew beyond the stack of a thread.
+        Box::pin(Self::launch(config, options, plan, parts, opening)).await
     }
 
     async fn launch(
@@ -256,7 +257,7 @@ impl Run {
         let started = transcript_writer::State::start(owned, at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
-        parts.sandbox.add_to(&mut drafts, &services::variables_of_commands(&config));
+        parts.sandbox.add_to(&mut drafts, &config, &services::variables_of_commands(&config));
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let unfinished = tracker.unfinished(&recorded);
         let state = tracker.into_state();
