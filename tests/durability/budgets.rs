@@ -209,6 +209,46 @@ async fn a_parent_limits_what_its_child_may_spend() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hook_of_a_budget_is_told_once_of_each_share_and_of_its_end() {
+    let provider = appender(60).await;
+    let desk = desk(
+        &provider,
+        "[hooks]\non_budget = [\"sh\", \"note.sh\"]\n\
+         [tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n\
+         [tasks.one.budget]\nmax_calls = 10\nwarn_at = [0.5]\n",
+    );
+    desk.write("note.sh", "cat >> .told; echo >> .told\n");
+    // The process dies once the share is told.
+    let mut live = desk.start(&["run"]);
+    let told = || std::fs::read_to_string(desk.path().join(".told")).unwrap_or_default();
+    wait("the warning", || (live.has_ended() || told().ends_with('\n')).then_some(()));
+    live.signal("KILL");
+    live.end();
+    let calls = |told: &str| -> Vec<(Value, Value)> {
+        let told = lines(told);
+        told.iter().map(|t| (t["budget"]["state"].clone(), t["budget"]["share"].clone())).collect()
+    };
+    for _ in 0..2 {
+        assert_eq!(desk.call(&["resume"]).code, 6);
+    }
+    let warned = (json!("warned"), json!(0.5));
+    assert_eq!(calls(&told()), [warned.clone(), (json!("paused"), Value::Null)]);
+    let last = lines(&told()).pop().expect("one");
+    assert_eq!(last["hook_event_name"], "OnBudget");
+    let budget = &last["budget"];
+    assert_eq!((&budget["scope"], &budget["of"]), (&json!("/one"), &json!("task `one`")));
+    assert_eq!((&budget["measure"], &budget["limits"]["max_calls"]), (&json!("calls"), &json!(10)));
+    assert!(budget["settled"]["cost_usd"].as_f64().expect("a cost") > 0.0, "{budget}");
+    assert_eq!(budget["message"], pending(&desk)[0]["message"]);
+    // A limit that a person sets is another one.
+    let run = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
+    desk.good(&["budget", &format!("{run}/one"), "--max-calls", "14"]);
+    assert_eq!(desk.call(&["resume"]).code, 6);
+    let ends: Vec<_> = calls(&told()).into_iter().filter(|(state, _)| state == "paused").collect();
+    assert_eq!((ends.len(), calls(&told()).len()), (2, 4), "{}", told());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_child_that_nothing_can_pay_is_not_started() {
     let answer = |asked: &Asked| {
         let job = || json!({"agent": "dear", "prompt": "Look."});

@@ -8,6 +8,7 @@ use crate::run_machine::testing::{Ledger, Step, World, name, task};
 use crate::run_machine::{Finish, Purpose, Reservation};
 use crate::spec::budget::{Amount, Budget, Caps, OnExceed, Scope};
 use crate::spec::capability::Declared;
+use crate::spec::hooks::Hook;
 use crate::spec::{AgentSpec, Limits, ModelSpec, Price, TaskSpec, Thinking};
 use crate::spending::Usd;
 
@@ -320,6 +321,50 @@ fn people_are_warned_once() {
         _ => None,
     });
     assert_eq!(shares.collect::<Vec<_>>(), [500, 800]);
+}
+
+#[test]
+fn the_hook_of_a_budget_runs_once_for_each_scope_and_limit_wherever_the_run_is_killed() {
+    for seed in 0..40 {
+        let on_exceed = if seed % 2 == 0 { OnExceed::Stop } else { OnExceed::Pause };
+        let mut world = World::new(vec![task("one", &[])], limits(), spenders, seed);
+        let price = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
+        world.ledger =
+            Some(Ledger { price, input: 500, output: 1_500, takes: (50, 100), faults: (0, 0, 0) });
+        let caps = dollars(price.most(500, 1_500) * 40.0);
+        let budget = Budget { caps, warn_at: vec![500, 800], on_exceed, hand_over: true };
+        world.settings.budget = Some(budget);
+        world.settings.hooks = [Hook::OnBudget].into();
+        world.kill_process();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let raised = |world: &World| {
+            world.records.iter().any(|record| matches!(record.event, Event::BudgetChanged(_)))
+        };
+        for _ in 0..60_000 {
+            match &world.finish {
+                None if rng.u32(..60) == 0 => world.kill_process(),
+                None => drop(world.step()),
+                Some(Finish::Paused(_)) if !raised(&world) => {
+                    // Another limit has shares and an end of its own.
+                    let more = Caps { max_cost: caps.max_cost.map(|c| c + c), ..Caps::default() };
+                    world.answers.push(purse::change(&Scope::Run, &more, "a person".to_owned()));
+                    world.kill_process();
+                }
+                Some(_) => break,
+            }
+        }
+        let about = |record: &crate::event::SharedRecord| match &record.event {
+            Event::HookStarted(started) => Some(started.about.clone()),
+            _ => None,
+        };
+        let all: Vec<_> = world.records.iter().filter_map(about).collect();
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(all.len(), different.len(), "seed {seed}: {all:?}\n{}", world.story());
+        let limits = if raised(&world) { 2 } else { 1 };
+        assert_eq!(all.len(), 3 * limits, "seed {seed}: {all:?}\n{}", world.story());
+        assert!(all[0].starts_with("budget-/-500-of-$"), "{all:?}");
+        assert_eq!(world.state.budget_states().count(), 0, "seed {seed}");
+    }
 }
 
 #[test]
