@@ -32,6 +32,7 @@ mod man;
 mod mistakes;
 mod paint;
 mod pending;
+mod prune;
 mod ps;
 mod questions;
 mod rebuild;
@@ -110,6 +111,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Graph(verb) => graph::run(&project, &verb),
         Verb::Cost(verb) => cost::run(&project, &verb),
         Verb::Budget(verb) => budget::run(&project, &verb),
+        Verb::Prune(verb) => prune::run(&project, &verb),
         Verb::Cancel(verb) => cancel::run(&project, &verb),
         Verb::Pending(verb) => pending::run(&project, &verb),
         Verb::Approve(verb) => answer::approve(&project, &verb),
@@ -160,7 +162,7 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
 const DRY: [&str; 5] = ["--dry-run", "--dryrun", "--dry", "--what-if", "--noop"];
 
 /// Verbs of other programs, with what does the same here.
-const FOREIGN_VERBS: [(&[&str], &str); 5] = [
+const FOREIGN_VERBS: [(&[&str], &str); 6] = [
     (
         &["retry", "rerun", "restart"],
         "`callsheet resume RUN --retry-failed` begins again what failed; `--retry-failed TASK` one task",
@@ -172,6 +174,10 @@ const FOREIGN_VERBS: [(&[&str], &str); 5] = [
     ),
     (&["continue", "unpause"], "`callsheet resume RUN` goes on where a run was stopped"),
     (&["list", "ls", "runs"], "`callsheet ps -a` lists all runs"),
+    (
+        &["clean", "gc", "rm", "delete"],
+        "`callsheet prune --keep N` removes old runs, and keeps what they cost",
+    ),
     (
         &["start", "validate", "lint"],
         "`callsheet check` finds mistakes, and `callsheet run` launches the graph",

@@ -9,6 +9,7 @@ pub(crate) mod own_tools;
 pub(crate) mod proposals;
 mod resting;
 mod results;
+mod spawn_rate;
 mod stale_writes;
 mod supervision;
 mod tools;

@@ -5,6 +5,7 @@ mod check;
 mod context;
 mod examples;
 mod machine;
+mod prune;
 mod questions;
 mod report;
 mod run;
@@ -24,6 +25,7 @@ pub(super) use context::{
     Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
 };
 pub(super) use machine::{Doctor, Manual, Version};
+pub(super) use prune::Prune;
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 pub(super) use run::Run;
@@ -93,6 +95,9 @@ pub(super) enum Verb {
     /// Print tokens and money by agent, task or model
     #[command(after_help = examples::COST)]
     Cost(Cost),
+    /// Remove old runs that have ended, and keep what they cost
+    #[command(after_help = examples::PRUNE)]
+    Prune(Prune),
     /// Show what a run, a task or an agent has spent of its budget, or set its limits
     #[command(after_help = examples::BUDGET)]
     Budget(Budget),

@@ -3,6 +3,7 @@
 //! Uses no network, except with `--connect` (`check/connect.rs`).
 
 mod connect;
+mod cost;
 
 use super::args;
 use super::locate::Project;
@@ -70,7 +71,10 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
     }
     match checked {
         Some((summary, config)) => {
-            let exit = if verb.json { Exit::Done } else { say(&summary) };
+            let mut exit = if verb.json { Exit::Done } else { say(&summary) };
+            if verb.cost && exit == Exit::Done {
+                exit = cost::run(project, &config, verb.json);
+            }
             match exit {
                 Exit::Done if verb.connect => connect::run(project, verb, &sources, config, read),
                 exit => exit,

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::args::{self, CostBy};
-use super::locate::Project;
+use super::locate::{Project, began_ms};
 use super::short_id::ShortIds;
-use super::{complain, say, say_json};
+use super::{complain, refusal, say, say_json};
 use crate::duration;
 use crate::exit::Exit;
+use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::printable;
 use crate::report::{self, CostRow, RunCost, short};
-use crate::run_state::RunState;
 use crate::spending::Spending;
 
 pub(super) fn run(project: &Project, verb: &args::Cost) -> Exit {
@@ -58,9 +58,14 @@ fn over_runs(project: &Project, verb: &args::Cost) -> Exit {
         Ok(runs) => runs,
         Err(exit) => return exit,
     };
-    let ids = ShortIds::of_runs(runs.iter().map(|run| run.name()));
+    let removed = match project.removed(&runs) {
+        Ok(removed) => removed,
+        Err(exit) => return exit,
+    };
+    let names = removed.iter().map(|run| run.run.to_string());
+    let ids = ShortIds::of_runs(runs.iter().map(|run| run.name()).chain(names));
     let (mut costs, mut rows, mut worst) = (Vec::new(), Vec::new(), Exit::Done);
-    for run in runs.iter().filter(|run| run.has_begun() && began_ms(run) >= first_ms) {
+    for run in runs.iter().filter(|run| run.has_begun() && is_since(began_ms(run), first_ms)) {
         match cost_of(project, run) {
             Ok((workflow, cost)) => {
                 rows.push(cost.row(run.name(), format!("{} {workflow}", ids.of(&run.name()))));
@@ -68,6 +73,11 @@ fn over_runs(project: &Project, verb: &args::Cost) -> Exit {
             }
             Err(exit) => worst = exit,
         }
+    }
+    for run in removed.iter().rev().filter(|run| run.started_ms() >= first_ms) {
+        let (id, cost, name) = (run.run.to_string(), run.cost(), printable::line(&run.name));
+        rows.push(cost.row(id.clone(), format!("{} {name} (removed)", ids.of(&id))));
+        costs.push(cost);
     }
     if verb.by == Some(CostBy::Model) {
         rows = report::cost_of_runs_by_model(&costs);
@@ -81,25 +91,20 @@ fn began_after(time: Duration) -> i64 {
     stamp::now_ms().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn began_ms(run: &RecordedRun) -> i64 {
-    run.first().ok().and_then(|records| records.first().map(|r| r.ts_ms)).unwrap_or(i64::MAX)
+/// A run whose beginning cannot be read counts: its error is printed.
+fn is_since(began_ms: Option<i64>, first_ms: i64) -> bool {
+    began_ms.is_none_or(|began| began >= first_ms)
 }
 
 /// Returns the workflow of a run, safe to show, and what the run itself cost.
 fn cost_of(project: &Project, run: &RecordedRun) -> Result<(String, RunCost), Exit> {
-    let state = project.state(run)?;
-    let shared_seq = state.shared_seq();
-    let mut shared = RunState::default();
-    if shared_seq > 0 {
-        project.fold(run, |record| {
-            if record.seq <= shared_seq {
-                // What does not fit is reported by the fold of the run itself.
-                let _ = shared.apply(record);
-            }
-        })?;
-    }
+    let (state, cost) = match RunCost::read(&**run) {
+        // A run that is just being created has cost nothing.
+        Err(JournalError::NeverBegan) if run.is_live() => return Ok(Default::default()),
+        read => read.map_err(|error| refusal::refused(&project.flags(), Some(run), &error))?,
+    };
     let workflow = state.created().map(|created| printable::line(&created.workflow).into_owned());
-    Ok((workflow.unwrap_or_default(), RunCost::of(&state, &shared)))
+    Ok((workflow.unwrap_or_default(), cost))
 }
 
 /// Formats a line for each row: tokens and money of its own calls, then with its children's calls

@@ -41,7 +41,7 @@ pub(super) fn run(sources: &Sources, tasks: &[String]) -> Exit {
 }
 
 /// Returns the tasks that would run: the named ones, or those of `entry`, or all, each with what it needs.
-fn plan(config: &Config, tasks: &[String]) -> Option<Plan> {
+pub(super) fn plan(config: &Config, tasks: &[String]) -> Option<Plan> {
     let plan = match Plan::new(config.tasks.clone()) {
         Ok(plan) => plan,
         Err(problems) => {

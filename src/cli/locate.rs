@@ -16,8 +16,11 @@ use crate::journal::local::LocalArchive;
 use crate::journal::source::{Archive, RecordedRun};
 use crate::journal::{JournalError, results};
 use crate::report::next_request::{NextRequest, next_request};
+use crate::report::{self, RemovedRun};
+use crate::run::prune::{self, Found};
 use crate::run_state::{AgentStatus, RunState};
 use crate::show::names::Names;
+use crate::spec::keeping::Keeping;
 
 /// Returns the name of the configuration file where none is given.
 pub(super) fn default_file() -> PathBuf {
@@ -169,6 +172,33 @@ impl Project {
         }
     }
 
+    /// Returns the runs that a rule lets go, or prints why the runs cannot be listed.
+    pub(super) fn old_runs(&self, rule: Keeping) -> Result<Found, Exit> {
+        prune::find(&self.archive(), rule, None).map_err(|error| {
+            complain(&format!("error: the runs cannot be listed: {error}"));
+            Exit::Disk
+        })
+    }
+
+    /// Removes what is left of runs whose removal was cut short; returns why it cannot.
+    pub(super) fn sweep(&self) -> Option<std::io::Error> {
+        self.archive().sweep().err()
+    }
+
+    /// Returns what was kept of the runs that were removed, except of those that are still there.
+    pub(super) fn removed(&self, runs: &[RecordedRun]) -> Result<Vec<RemovedRun>, Exit> {
+        let lines = self.archive().removed().map_err(|error| {
+            complain(&format!("error: what removed runs cost cannot be read: {error}"));
+            Exit::Disk
+        })?;
+        let is_there = |removed: &RemovedRun| {
+            let run = runs.iter().find(|run| run.name() == removed.run.to_string());
+            run.is_some_and(|run| began_ms(run) == Some(removed.started_ms()))
+        };
+        let removed = report::removed_runs(&lines).into_iter();
+        Ok(removed.filter(|removed| !is_there(removed)).collect())
+    }
+
     /// Finds a run by its id, by the name of its workflow (its newest run), or by the beginning of
     /// its id. Without a name, finds the newest run that has begun.
     pub(super) fn run(&self, name: Option<&str>) -> Result<RecordedRun, Exit> {
@@ -211,8 +241,14 @@ impl Project {
         match found.as_slice() {
             [run] => Ok((*run).clone()),
             [] => {
-                let folder = self.runs_folder();
-                let reason = format!("there is no run `{name}` in {}", folder.display());
+                let removed = report::removed_runs(&self.archive().removed().unwrap_or_default());
+                let is_it = |run: &&RemovedRun| run.run.to_string().contains(&lower);
+                let reason = match removed.iter().find(is_it) {
+                    Some(run) => format!("run {} was removed; `cost --all` counts it", run.run),
+                    None => {
+                        format!("there is no run `{name}` in {}", self.runs_folder().display())
+                    }
+                };
                 Err((reason, Exit::Failed))
             }
             several => {
@@ -305,6 +341,11 @@ impl Project {
             Exit::Failed
         })
     }
+}
+
+/// Returns the time at which a run was created.
+pub(super) fn began_ms(run: &RecordedRun) -> Option<i64> {
+    run.first().ok()?.first().map(|record| record.ts_ms)
 }
 
 /// Returns the recorded name of a task or an agent that was typed, perhaps with the key of an instance.

@@ -633,6 +633,7 @@ fn the_help_names_every_verb() {
       report       Report what a run did, with the evidence for each task
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
+      prune        Remove old runs that have ended, and keep what they cost
       budget       Show what a run, a task or an agent has spent of its budget, or set its limits
       cancel       Stop a run, a task or an agent with its children
       pending      List what waits for a person: approvals, permissions, questions of agents

@@ -157,6 +157,7 @@ async fn a_boss_that_delegates_without_end_hands_over_within_its_budget() {
         &provider,
         "[agents.boss]\nmodel = \"main\"\ninstructions = \"Lead.\"\nsub_agents = [\"worker\"]\n\
          [budget]\nmax_cost = 40.0\non_exceed = \"stop\"\n[loops]\nenabled = false\n\
+         [limits]\nmax_spawn_rate = \"1000/1s\"\n\
          [tasks.one]\nagent = \"boss\"\nprompt = \"Go.\"\n",
     );
     let done = desk.call(&["run"]);
@@ -205,6 +206,79 @@ async fn a_parent_limits_what_its_child_may_spend() {
     assert_eq!(provider.count(), 5, "{said}");
     assert!(said.contains("Half of it.") && said.contains("3 calls"), "{said}");
     assert!(said.contains("`budget.max_calls` must be above 0"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hook_of_a_budget_is_told_once_of_each_share_and_of_its_end() {
+    let provider = appender(60).await;
+    let desk = desk(
+        &provider,
+        "[hooks]\non_budget = [\"sh\", \"note.sh\"]\n\
+         [tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n\
+         [tasks.one.budget]\nmax_calls = 10\nwarn_at = [0.5]\n",
+    );
+    desk.write("note.sh", "cat >> .told; echo >> .told\n");
+    // The process dies once the share is told.
+    let mut live = desk.start(&["run"]);
+    let told = || std::fs::read_to_string(desk.path().join(".told")).unwrap_or_default();
+    wait("the warning", || (live.has_ended() || told().ends_with('\n')).then_some(()));
+    live.signal("KILL");
+    live.end();
+    let calls = |told: &str| -> Vec<(Value, Value)> {
+        let told = lines(told);
+        told.iter().map(|t| (t["budget"]["state"].clone(), t["budget"]["share"].clone())).collect()
+    };
+    for _ in 0..2 {
+        assert_eq!(desk.call(&["resume"]).code, 6);
+    }
+    let warned = (json!("warned"), json!(0.5));
+    assert_eq!(calls(&told()), [warned.clone(), (json!("paused"), Value::Null)]);
+    let last = lines(&told()).pop().expect("one");
+    assert_eq!(last["hook_event_name"], "OnBudget");
+    let budget = &last["budget"];
+    assert_eq!((&budget["scope"], &budget["of"]), (&json!("/one"), &json!("task `one`")));
+    assert_eq!((&budget["measure"], &budget["limits"]["max_calls"]), (&json!("calls"), &json!(10)));
+    assert!(budget["settled"]["cost_usd"].as_f64().expect("a cost") > 0.0, "{budget}");
+    assert_eq!(budget["message"], pending(&desk)[0]["message"]);
+    // A limit that a person sets is another one.
+    let run = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
+    desk.good(&["budget", &format!("{run}/one"), "--max-calls", "14"]);
+    assert_eq!(desk.call(&["resume"]).code, 6);
+    let ends: Vec<_> = calls(&told()).into_iter().filter(|(state, _)| state == "paused").collect();
+    assert_eq!((ends.len(), calls(&told()).len()), (2, 4), "{}", told());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_nothing_can_pay_is_not_started() {
+    let answer = |asked: &Asked| {
+        let job = || json!({"agent": "dear", "prompt": "Look."});
+        let answer = match asked.messages().len() {
+            1 => Answer::tool("delegate", job()),
+            _ => Answer::text("I did it myself."),
+        };
+        answer.costing(usage(asked))
+    };
+    let provider = Provider::start(answer).await;
+    let desk = desk(
+        &provider,
+        "[models.dear]\nprovider = \"main\"\nmodel = \"d\"\nmax_output_tokens = 1000\n\
+         cost_per_mtok = { input = 100000.0, output = 200000.0 }\n\
+         [agents.dear]\nmodel = \"dear\"\ninstructions = \"Work.\"\n\
+         [agents.boss]\nmodel = \"main\"\ninstructions = \"Lead.\"\nsub_agents = [\"dear\"]\n\
+         [budget]\nmax_cost = 20.0\n[tasks.one]\nagent = \"boss\"\nprompt = \"Go.\"\n",
+    );
+    assert_eq!(desk.call(&["run"]).code, 0);
+    let requests = provider.requests();
+    assert_eq!(requests.len(), 2, "both are the boss's");
+    // What a provider has in its cache stays as it is.
+    assert_eq!(requests[0].tools(), requests[1].tools());
+    assert!(requests[0].tools().iter().any(|tool| tool == "delegate"));
+    let said = String::from_utf8_lossy(&requests[1].body).into_owned();
+    let told = "left of its budget, and one call of `dear` may take $";
+    assert!(said.contains("the run has $19.") && said.contains(told), "{said}");
+    assert_eq!(desk.good(&["show", "/one", "--output"]).trim(), "I did it myself.");
+    let cost = desk.json(&["cost", "--by", "agent", "--json"]);
+    assert_eq!(cost.len(), 1, "{cost:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

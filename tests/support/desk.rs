@@ -125,11 +125,15 @@ impl Desk {
         Live::starting(&mut self.command(arguments))
     }
 
-    /// The run directories.
+    /// The run directories, the oldest first.
     pub(crate) fn runs(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path().join(".transcripts"));
-        let mut runs: Vec<_> =
-            entries.into_iter().flatten().map(|e| e.expect("an entry").path()).collect();
+        let paths = entries.into_iter().flatten().map(|e| e.expect("an entry").path());
+        let is_run = |path: &PathBuf| {
+            let name = path.file_name().expect("a name").to_string_lossy();
+            path.is_dir() && !name.starts_with('.')
+        };
+        let mut runs: Vec<_> = paths.filter(is_run).collect();
         runs.sort();
         runs
     }

@@ -103,6 +103,7 @@ use crate::id::Name;
 use crate::permission;
 use crate::spec::budget::Budget;
 use crate::spec::hooks::HookSpec;
+use crate::spec::keeping::Keeping;
 use crate::spec::sandbox::SandboxSpec;
 use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, Limits, ModelSpec, TaskSpec};
@@ -125,6 +126,8 @@ pub struct Config {
     pub root: PathBuf,
     /// The directory in which run directories are made.
     pub state_dir: PathBuf,
+    /// What is kept of its earlier runs.
+    pub keeping: Keeping,
     /// The profile in use.
     pub profile: Option<String>,
     /// The file with the plan that was added, if one was.
@@ -453,6 +456,7 @@ fn build(setting: Setting<'_>, text: &Text, graphs: &[Graph]) -> Config {
         file: root.join(sources.file.file_name().unwrap_or_default()),
         root: root.to_path_buf(),
         state_dir: layers::state_dir(raw, root, sources),
+        keeping: Keeping { runs: *raw.state.keep_runs, time: *raw.state.keep_for },
         profile: sources.profile.clone(),
         plan: sources.plan.clone(),
         plans: raw

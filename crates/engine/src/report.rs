@@ -8,8 +8,10 @@ pub mod evidence;
 pub mod fold;
 mod folded_rows;
 pub mod for_others;
+pub mod forecast;
 mod inclusive;
 pub mod next_request;
+mod removed;
 mod rows;
 mod summary;
 pub mod why;
@@ -21,6 +23,7 @@ pub use self::costs::{
 };
 pub use self::folded_rows::folded_rows;
 pub use self::inclusive::Inclusive;
+pub use self::removed::{RemovedRun, removed_runs};
 pub use self::rows::{Row, rows, unread_row};
 pub use self::summary::{summary, untold, untold_in_short};
 use crate::event::{PauseCause, Record, RunStatus};

@@ -20,6 +20,7 @@ mod linked;
 mod opening;
 mod others;
 mod planner;
+pub mod prune;
 mod remote;
 mod resume;
 pub mod resume_forecast;
@@ -216,6 +217,7 @@ impl Run {
         let parts = services::Prepared::prepare(&config, &options).await?;
         let run = archive.run(id);
         let mut created = created(&config, &options, &plan, id);
+        let (keeping, file) = (config.keeping, config.file.clone());
         let reuse = options.reuse.clone();
         let opening = blocking(move || {
             if let Some(from) = &reuse {
@@ -228,9 +230,11 @@ impl Run {
             if let Some(from) = &reuse {
                 opening.owned.take_results(&from.results_place())?;
             }
+            prune::at_start(&archive, keeping, &file);
             Ok::<_, StartError>(opening)
         });
         let opening = opening.await?;
+        // Boxed, because the future of whoever starts a run holds this one: it grew beyond the stack of a thread.
         Box::pin(Self::launch(config, options, plan, parts, opening)).await
     }
 
@@ -253,7 +257,7 @@ impl Run {
         let started = transcript_writer::State::start(owned, at, observers)?;
         let journal = started.journal();
         let (writer, writer_task) = Actor::spawn(None, TranscriptWriter, started).await?;
-        parts.sandbox.add_to(&mut drafts, &services::variables_of_commands(&config));
+        parts.sandbox.add_to(&mut drafts, &config, &services::variables_of_commands(&config));
         let tracker = opening::record(&journal, drafts, at, tracker).await?;
         let unfinished = tracker.unfinished(&recorded);
         let mut state = tracker.into_state();

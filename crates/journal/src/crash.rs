@@ -14,7 +14,7 @@ macro_rules! points {
         }
 
         impl Point {
-            /// All points, in the order in which a call passes them, and those of snapshots.
+            /// All points, in the order in which a call passes them, and those of snapshots and removals.
             pub const ALL: &[Self] = &[$(Self::$point,)*];
 
             /// Returns the point's name, as `CALLSHEET_CRASH_AT` gives it.
@@ -63,6 +63,12 @@ points! {
     HalfSnapshot = "half-snapshot",
     /// The snapshot has its name, and those that it replaces are still there.
     AfterSnapshot = "after-snapshot",
+    /// Half of the line about a run that is to be removed is written.
+    HalfBill = "half-bill",
+    /// The line is durable, and the run is still there.
+    AfterBill = "after-bill",
+    /// The run has no name any more, but its files are still there.
+    AfterRename = "after-rename",
 }
 
 /// Crashes here if `CALLSHEET_CRASH_AT` says so.

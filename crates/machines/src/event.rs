@@ -30,6 +30,7 @@ use crate::plan::{
 use crate::spec::hooks::{HookFinished, HookStarted};
 use crate::spec::notices::{NoticeDelivered, NoticeFailed, NoticeIntended};
 use crate::spec::sandbox::SandboxProof;
+use crate::spec::spawn_rate::SpawnRate;
 use crate::turn::{
     AgentEnded, AgentRestarted, AgentSpawned, ApprovalAnswered, ApprovalAsked, LoopBroken,
     LoopHeld, LoopNoticed, ModelFailed, ModelRequested, ModelResponded, Shortfalls, ToolFinished,
@@ -294,7 +295,7 @@ pub struct Forked {
 }
 
 /// Payload of `run.opened`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunOpened {
     /// Number of the opening, from 1. The same process keeps it after a pause on a full disk.
     pub epoch: u64,
@@ -325,15 +326,16 @@ pub struct RunOpened {
     /// The names of the environment variables that every command gets, sorted; none if the run has no commands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// The most child agents that begin in a time; absent if no agent delegates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_spawn_rate: Option<SpawnRate>,
 }
 
 impl RunOpened {
     /// Creates the record of a plain opening by this process.
     #[must_use]
     pub fn by_this_process(epoch: u64) -> Self {
-        let (pid, retried, reopened) = (std::process::id(), Vec::new(), Vec::new());
-        let (by, reason, accepted, sandbox, variables) = (None, None, None, None, Vec::new());
-        Self { epoch, pid, by, reason, accepted, retried, reopened, sandbox, variables }
+        Self { epoch, pid: std::process::id(), ..Self::default() }
     }
 }
 

@@ -435,6 +435,7 @@ impl RunMachine {
         match (&record.agent, &record.event) {
             (Some(agent), Event::AgentSpawned(spawned)) => {
                 self.purse().spawned(spawned.budget.is_some());
+                self.scarce().child_is_recorded(agent);
                 self.agents().spawned(agent, record);
             }
             (Some(agent), Event::AgentRestarted(restarted)) => match restarted.feedback {

@@ -10,12 +10,14 @@ pub mod capability;
 mod capture;
 pub mod hooks;
 mod join;
+pub mod keeping;
 pub mod loops;
 pub mod notices;
 mod output_format;
 mod price;
 pub mod run_by_others;
 pub mod sandbox;
+pub mod spawn_rate;
 pub mod sub_graph;
 pub mod tool;
 mod written;
@@ -37,6 +39,7 @@ use self::loops::LoopSpec;
 pub use self::output_format::OutputFormat;
 pub use self::price::{Price, RelativePrice};
 use self::sandbox::Confinement;
+use self::spawn_rate::SpawnRate;
 use self::sub_graph::SubGraph;
 pub use self::written::Written;
 use crate::failure::Failure;
@@ -439,6 +442,9 @@ pub struct Limits {
     pub max_children: usize,
     /// The most child agents over the whole run, children of children included.
     pub max_descendants: usize,
+    /// The most child agents that begin in a time.
+    #[serde(default)]
+    pub max_spawn_rate: SpawnRate,
     /// The most instances of one fan-out.
     pub max_instances: usize,
     /// The longest time that the run may be open.
@@ -465,6 +471,7 @@ impl Default for Limits {
             max_depth: 3,
             max_children: 20,
             max_descendants: 100,
+            max_spawn_rate: SpawnRate::default(),
             max_instances: 1000,
             timeout: None,
             fail_fast: true,

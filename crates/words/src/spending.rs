@@ -41,6 +41,12 @@ impl Usd {
         Self(((dollars * PICODOLLARS).ceil() as i64).saturating_add(1))
     }
 
+    /// Takes an amount in picodollars.
+    #[must_use]
+    pub fn from_picodollars(amount: u64) -> Self {
+        Self(i64::try_from(amount).unwrap_or(i64::MAX))
+    }
+
     /// Returns the amount in picodollars; 0 for less than nothing.
     #[must_use]
     pub fn picodollars(self) -> u64 {
@@ -51,6 +57,13 @@ impl Usd {
     #[must_use]
     pub fn without(self, taken: Self) -> Self {
         Self(self.0.saturating_sub(taken.0).max(0))
+    }
+
+    /// Returns so many times the amount; the most that there is where that does not fit, or where nobody knows the
+    /// amount.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self(self.0.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)))
     }
 
     /// Returns the amount in dollars.

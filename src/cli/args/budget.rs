@@ -75,6 +75,6 @@ fn dollars(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "an amount in US dollars from 0 to 1000000 is needed".to_owned())
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     duration::parse(text).ok_or_else(|| "a time like 90s or 2h is needed".to_owned())
 }

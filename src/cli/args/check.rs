@@ -19,6 +19,9 @@ pub(in crate::cli) struct Check {
     /// A file with tasks that `run --plan` would add
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
+    /// Print what a run may cost too: the least, the likely by earlier runs, and the most, by task and in all
+    #[arg(long)]
+    pub cost: bool,
     /// Print diagnostics as JSON, one a line
     #[arg(long)]
     pub json: bool,

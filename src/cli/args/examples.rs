@@ -27,6 +27,7 @@ examples!(
 examples!(
     CHECK,
     "callsheet check",
+    "callsheet check --cost                          # what a run may cost, and what bounds it",
     "callsheet check --profile live --connect        # tries keys and models: a few paid tokens",
 );
 examples!(TRUST, "callsheet trust", "callsheet trust --list");
@@ -55,6 +56,11 @@ examples!(
     "callsheet cost",
     "callsheet cost review --by model",
     "callsheet cost --since 7d                       # all runs of a week",
+);
+examples!(
+    PRUNE,
+    "callsheet prune --keep 50 --dry-run             # what would go",
+    "callsheet prune --older-than 30d",
 );
 examples!(
     CANCEL,

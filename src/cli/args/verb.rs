@@ -22,7 +22,9 @@ impl Verb {
         match self {
             Self::Resume(verb) if !verb.explain => writes(&verb.trusting),
             Self::Fork(verb) if verb.what.contains('@') => writes(&verb.trusting),
-            Self::Cancel(_)
+            Self::Prune(verb) if verb.dry_run => OnRuns::Reads,
+            Self::Prune(_)
+            | Self::Cancel(_)
             | Self::Budget(_)
             | Self::Approve(_)
             | Self::Reject(_)
@@ -73,6 +75,7 @@ impl Verb {
             Self::Graph(verb) => verb.file.file.clone(),
             Self::Cost(verb) => verb.file.file.clone(),
             Self::Budget(verb) => verb.file.file.clone(),
+            Self::Prune(verb) => verb.file.file.clone(),
             Self::Cancel(verb) => verb.file.file.clone(),
             Self::Pending(verb) => verb.file.file.clone(),
             Self::Approve(verb) => verb.file.file.clone(),

@@ -20,6 +20,7 @@ use super::{foreign, hints, names};
 use crate::duration;
 use crate::model::http::HeaderRole;
 use crate::redaction::key_shapes;
+use crate::spec::spawn_rate::SpawnRate;
 
 /// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).
 const LONGEST_NAME: usize = 200;
@@ -128,10 +129,6 @@ impl<'a> Check<'a> {
 
     fn not_built(&mut self, value: &Value, key: &Key) {
         let before = self.problems.count();
-        // A rate is the only kind of key not available yet whose form is worth checking.
-        if matches!(key.kind, Kind::Rate) {
-            self.value(value, key.kind);
-        }
         let message = format!("`{}` is not available in this version", self.path);
         let help = foreign::instead(&self.path).unwrap_or(NO_HELP);
         let place = &self.at(value).key;
@@ -336,11 +333,7 @@ impl<'a> Check<'a> {
 
     fn rate(&self, value: &Value) {
         let text = self.places.text(value).unwrap_or_default();
-        let is_rate = text.split_once('/').is_some_and(|(count, time)| {
-            count.parse::<u32>().is_ok_and(|n| n > 0)
-                && duration::parse(time).is_some_and(|time| !time.is_zero())
-        });
-        if !is_rate {
+        if text.parse::<SpawnRate>().is_err() {
             let key = self.path.rsplit('.').next().unwrap_or_default();
             let message = format!("`{key}` must be a count per time");
             self.refuse("bad_value", value, message, "write it like `5/10s`");

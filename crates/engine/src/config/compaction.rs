@@ -219,6 +219,7 @@ pub(super) fn run_hooks(setting: Setting<'_>) -> HookSpec {
         run_paused: argv("run_paused", &raw.run_paused),
         run_resumed: argv("run_resumed", &raw.run_resumed),
         question: argv("question", &raw.question),
+        on_budget: argv("on_budget", &raw.on_budget),
         pre_tool_use: argv("pre_tool_use", &raw.pre_tool_use),
         post_tool_use: argv("post_tool_use", &raw.post_tool_use),
         on_error: *raw.on_error,

@@ -349,7 +349,7 @@ fn programs(setting: Setting<'_>) {
     }
     let raw = &setting.raw.hooks;
     let of_run = [&raw.on_start, &raw.on_success, &raw.on_failure, &raw.on_exit];
-    let of_states = [&raw.run_paused, &raw.run_resumed, &raw.question];
+    let of_states = [&raw.run_paused, &raw.run_resumed, &raw.question, &raw.on_budget];
     let of_tools = [&raw.pre_tool_use, &raw.post_tool_use];
     for hook in of_run.into_iter().chain(of_states).chain(of_tools) {
         let Some(Item { value: program, at }) = hook.first() else { continue };

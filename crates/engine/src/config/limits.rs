@@ -22,6 +22,7 @@ pub(super) fn limits(setting: Setting<'_>) -> Limits {
         max_depth: *raw.max_depth,
         max_children: *raw.max_children,
         max_descendants: *raw.max_descendants,
+        max_spawn_rate: *raw.max_spawn_rate,
         max_instances: *raw.max_instances,
         timeout: *raw.timeout,
         fail_fast: *raw.fail_fast,

@@ -28,6 +28,7 @@ mod work;
 use crate::spec::{
     self,
     sandbox::{CommandLimits, SandboxMode},
+    spawn_rate::SpawnRate,
 };
 use std::time::Duration;
 
@@ -265,6 +266,10 @@ sections! {
         /// The most children in the whole run, children of children included, and the agents of tasks
         /// that were proposed and that no person was asked about (`permissions.plan = "allow"`).
         max_descendants: usize = spec::Limits::default().max_descendants, COUNT_OR_NONE;
+        /// The most children that begin in a time, like `"5/10s"`. Those beyond it wait. The default lets
+        /// a child begin each second on average: one works for some seconds at least, so 20 at the same
+        /// time rarely need more, and a parent that delegates without end is slow enough to be noticed.
+        max_spawn_rate: SpawnRate = spec::Limits::default().max_spawn_rate, Kind::Rate;
         /// The most instances of one fan-out (`foreach`). A longer list fails the task before any of
         /// it starts.
         max_instances: usize = spec::Limits::default().max_instances, COUNT;
@@ -288,10 +293,6 @@ sections! {
         /// `kill -9`. `callsheet resume` waits for what is left of it and records the result. A
         /// command that takes longer is killed, and its outcome is unknown.
         orphan_grace: Duration = spec::Limits::default().orphan_grace, Kind::Pause;
-    }
-    later {
-        /// The most children that may be started in a time, like `"5/10s"`.
-        max_spawn_rate, Kind::Rate;
     }
 
     /// Settings of all agents, tasks and providers that do not set their own.
@@ -317,12 +318,12 @@ sections! {
         /// The directory for run directories, relative to this file. `--state-dir` and
         /// `CALLSHEET_STATE_DIR`, which are relative to the current directory, override it.
         dir: String = ".transcripts".to_owned(), TEXT;
-    }
-    later {
-        /// The number of runs that are kept.
-        keep_runs;
-        /// The time for which runs are kept.
-        keep_for;
+        /// The number of runs of this file that are kept, the newest ones. When one begins, older ones that
+        /// have ended are removed; `pruned.jsonl` keeps what they cost.
+        keep_runs: usize, COUNT => "all";
+        /// The time for which a run of this file is kept after its end. With `keep_runs` as well, a run is
+        /// removed only if both let it go.
+        keep_for: Duration, Kind::Time => "for ever";
     }
 
     /// The readable logs of agents.

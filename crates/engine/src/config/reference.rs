@@ -155,8 +155,6 @@ pub(super) fn codes(key: &Key) -> BTreeSet<&'static str> {
     let mut all: BTreeSet<_> = key.codes.iter().copied().collect();
     match (key.built, key.kind) {
         (Built::Yes, kind) => add_codes(&kind, &mut all),
-        // A rate is checked although it is not available yet.
-        (_, Kind::Rate) => all.extend(["bad_value", "not_built"]),
         (Built::Later | Built::Idle, _) => drop(all.insert("not_built")),
     }
     all
@@ -366,8 +364,8 @@ tasks.name = { agent = "name", prompt = "P" }
         let rows = [
             "| `max_children` | integer | 1 to 4294967295 |  | `20` | `max_children = 10` | The delegated children that run \
              at the same time. | `bad_value`, `wrong_type` |",
-            "| `max_spawn_rate` | count per duration |  |  |  |  | The most children that may be started \
-             in a time, like `\"5/10s\"`. Not available in this version. | `bad_value`, `not_built` |",
+            "| `max_spawn_rate` | count per duration |  |  | `\"60/1m\"` | `max_spawn_rate = \"5/10s\"` | The most children \
+             that begin in a time, like `\"5/10s\"`. Those beyond it wait.",
             "| `idle_timeout` | duration | above 0 |  | `\"2m\"` | `idle_timeout = \"30s\"` |",
             "| `trigger` | number | 0 to 1 |  | from the preset | `trigger = 0.5` |",
             "| `whole` | integer | 1 to 1099511627776 | tokens | from the preset | `whole = 10` |",

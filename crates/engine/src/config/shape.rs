@@ -21,6 +21,7 @@ pub(super) use self::named::{Entry, Named};
 use super::diagnostic::{Code, Place};
 use super::tree::{self, Places, Written};
 use crate::duration;
+use crate::spec::spawn_rate::SpawnRate;
 
 /// The keys of a table, as a list for each of the sections that share the table.
 pub(super) type Keys = &'static [&'static [Key]];
@@ -121,6 +122,16 @@ impl Read for Duration {
 
     fn show(&self) -> Json {
         duration::text(*self).into()
+    }
+}
+
+impl Read for SpawnRate {
+    fn read(value: &Value, places: &Places) -> Option<Self> {
+        places.text(value)?.parse().ok()
+    }
+
+    fn show(&self) -> Json {
+        self.to_string().into()
     }
 }
 

@@ -307,10 +307,7 @@ fn unknown_keys_and_wrong_types() {
 fn what_is_documented_but_not_built() {
     let later = |path: &str| format!("not_built `{path}` is not available in this version");
     table(&[
-        (
-            "[limits]\nmax_spawn_rate = '5/10s'\n",
-            &[&format!("15:1 {}", later("limits.max_spawn_rate"))],
-        ),
+        ("[limits]\nmax_spawn_rate = '5/10s'\n", &[]),
         (
             "[limits]\nmax_spawn_rate = '5 per 10s'\n",
             &["15:18 bad_value `max_spawn_rate` must be a count per time | write it like `5/10s`"],
@@ -431,13 +428,13 @@ fn graphs_are_checked() {
 #[test]
 fn what_earlier_versions_took_is_forgiven_in_what_a_run_recorded() {
     let workspace = Workspace::new();
-    let text = format!("{BASE}[logs]\nlevel = 'debug'\n[limits]\nmax_spawn_rate = '5/10s'\n");
+    let text = format!("{BASE}[logs]\nlevel = 'debug'\n[telemetry]\nx = 1\n");
     let sources = Sources { recorded: Some(BTreeMap::new()), ..workspace.sources() };
     assert_eq!(
         workspace.problems(&text, &sources),
         [
             "15:1 warning not_built `logs.level` is not available in this version",
-            "17:1 not_built `limits.max_spawn_rate` is not available in this version",
+            "16:2 not_built `telemetry` is not available in this version",
         ]
     );
 }

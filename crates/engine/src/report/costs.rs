@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::agents_in_order;
 use super::inclusive::of_fan_outs;
 use crate::id::Name;
+use crate::journal::JournalError;
+use crate::journal::source::RunSource;
 use crate::run_state::RunState;
 use crate::show::names::Names;
 use crate::spending::{Spending, Unsettled};
@@ -140,14 +142,37 @@ fn rows_by_model(sums: BTreeMap<Name, Spending>) -> Vec<CostRow> {
 }
 
 /// What one run of several cost. The part of a fork that it shares with its parent is in the bill of the parent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunCost {
     /// The spending of the run itself.
     pub own: Spending,
-    by_model: BTreeMap<Name, Spending>,
+    pub(super) by_model: BTreeMap<Name, Spending>,
 }
 
 impl RunCost {
+    /// Reads what a run cost, with its state.
+    ///
+    /// # Errors
+    /// Returns an error if the run cannot be read.
+    pub fn read(run: &dyn RunSource) -> Result<(RunState, Self), JournalError> {
+        let (mut state, read) = run.state(|_| {});
+        read?;
+        state.lose_requests_unless(run.is_live());
+        let shared_seq = state.shared_seq();
+        let mut shared = RunState::default();
+        if shared_seq > 0 {
+            let (_, read) = run.fold(|record| {
+                if record.seq <= shared_seq {
+                    // What does not fit is an error of the fold itself.
+                    let _ = shared.apply(record);
+                }
+            });
+            read?;
+        }
+        let cost = Self::of(&state, &shared);
+        Ok((state, cost))
+    }
+
     /// Returns what a run cost; `shared` is the state of a fork at the place where it was forked.
     #[must_use]
     pub fn of(state: &RunState, shared: &RunState) -> Self {

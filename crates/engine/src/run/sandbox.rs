@@ -34,12 +34,15 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Records the proof with the opening of the run, who opened it, and the names of the variables of its commands.
-    pub(super) fn add_to(&self, drafts: &mut [Draft], variables: &[String]) {
+    /// Records with the opening of the run its proof, who opened it, the names of the variables of its commands, and
+    /// how many children may begin in a time.
+    pub(super) fn add_to(&self, drafts: &mut [Draft], config: &Config, variables: &[String]) {
+        let delegates = config.agents.values().any(|agent| !agent.sub_agents.is_empty());
         for draft in drafts {
             if let Event::RunOpened(opened) = &mut draft.event {
                 opened.sandbox.clone_from(&self.proof);
                 opened.by = Some(this_process());
+                opened.max_spawn_rate = delegates.then_some(config.limits.max_spawn_rate);
                 // Without commands there is nothing to prove.
                 if self.proof.is_some() {
                     opened.variables = variables.to_vec();

@@ -58,6 +58,9 @@ pub(crate) fn waits_for(causes: &[Link], names: &Names, now_ms: i64) -> Option<S
         }
         Relation::WaitsForSlot { .. } => "a slot".to_owned(),
         Relation::WaitsForStart { children } => format!("the start of {}", counted(*children)),
+        Relation::WaitsForSpawnRate { children, rate, .. } => {
+            format!("the start of {}: {rate} may begin", counted(*children))
+        }
         Relation::WaitsForChild { calls, .. } => counted(*calls),
         Relation::WaitsForCheck { .. } => "a check of its answer".to_owned(),
         Relation::WaitsForPerson { message, .. } => format!("you: {}", first_line(message)),
@@ -169,6 +172,12 @@ pub fn sentence(link: &Link, names: &Names, now_ms: i64) -> String {
         }
         Relation::WaitsForStart { children } => {
             format!("waits for the start of {}: no slot is free for it", counted(*children))
+        }
+        Relation::WaitsForSpawnRate { children, rate, until_ms } => {
+            let (children, next) = (counted(*children), pause(*until_ms, now_ms));
+            format!(
+                "waits for the start of {children}: {rate} may begin (`max_spawn_rate`), the next in {next}"
+            )
         }
         Relation::WaitsForChild { child, calls: 0 | 1 } => {
             format!("waits for child {}", agent(child))
@@ -324,6 +333,7 @@ pub fn outlook(root: &Link, asked_of: &Subject) -> Outlook {
         Relation::InCompaction => waits("the summary is written", "the provider", cancel()),
         Relation::InTool { .. } => waits("the tool ends", "the tool", cancel()),
         Relation::InHook { .. } => waits("the hook ends", "the hook", cancel()),
+        Relation::WaitsForSpawnRate { .. } => waits("another child may begin", "time", cancel()),
         Relation::WaitsForSlot { .. } | Relation::WaitsForStart { .. } => {
             waits("an agent ends or waits for children or a person", "the agents at work", cancel())
         }

@@ -139,6 +139,14 @@ pub trait Ownership: fmt::Debug + Send + Sync {
     /// # Errors
     /// Returns an error if one cannot be taken over.
     fn take_results(&self, from: &Path) -> Result<(), JournalError>;
+
+    /// Keeps a line about the run in the place of the runs, and removes the run with all that it has. The line is
+    /// durable before anything is gone.
+    ///
+    /// # Errors
+    /// Returns an error if the line cannot be kept, and then the run is still there; or if the run cannot be
+    /// removed.
+    fn remove(&self, line: &str) -> Result<(), JournalError>;
 }
 
 /// The right to write to a run. Cloning it is cheap.

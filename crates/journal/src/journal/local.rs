@@ -1,11 +1,12 @@
 //! Runs in folders of this machine, behind the port through which runs are read.
 //!
-//! Owns which folders of a folder are runs, and the error for a journal without a record. Never writes, and needs no
+//! Owns which folders of a folder are runs, and the error for a journal without a record. Writes nothing, and needs no
 //! lock: `local/driven.rs` does.
 
 mod batches;
 mod copy;
 mod driven;
+mod removal;
 mod shelf;
 
 use std::fs;
@@ -91,6 +92,20 @@ impl Archive for LocalArchive {
 
     fn next_id(&self) -> RunId {
         next_id(&self.folder)
+    }
+
+    fn removed(&self) -> io::Result<Vec<String>> {
+        match self.entries()? {
+            Some(_) => removal::lines(&self.folder),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn sweep(&self) -> io::Result<()> {
+        match self.entries()? {
+            Some(_) => removal::sweep(&self.folder),
+            None => Ok(()),
+        }
     }
 }
 

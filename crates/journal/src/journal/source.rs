@@ -172,6 +172,21 @@ pub trait Archive: fmt::Debug {
 
     /// Returns the id of a new run, which sorts behind all that are there.
     fn next_id(&self) -> RunId;
+
+    /// Returns the lines that were kept about runs that are gone ([`Ownership::remove`]), the oldest first. A run
+    /// may have several, and may still be there if its removal was cut short.
+    ///
+    /// [`Ownership::remove`]: crate::journal::driving::Ownership::remove
+    ///
+    /// # Errors
+    /// Returns an error if they cannot be read.
+    fn removed(&self) -> io::Result<Vec<String>>;
+
+    /// Removes what is left of runs whose removal was cut short.
+    ///
+    /// # Errors
+    /// Returns an error if something cannot be removed.
+    fn sweep(&self) -> io::Result<()>;
 }
 
 impl dyn Batches + '_ {

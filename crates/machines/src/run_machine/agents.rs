@@ -195,7 +195,7 @@ impl Facts {
     }
 
     /// Returns an agent, its parent, and so on up to the task's own agent.
-    fn line_of(&self, id: &AgentId) -> Vec<AgentId> {
+    pub(super) fn line_of(&self, id: &AgentId) -> Vec<AgentId> {
         let parent = |id: &AgentId| self.state.agents().get(id)?.parent.clone();
         std::iter::successors(Some(id.clone()), parent).collect()
     }

@@ -20,6 +20,8 @@ impl RunMachine {
             Timer::KillOverdue(agent) => self.agents().gone(&agent, None),
             Timer::InterruptOverdue => self.pauses().interrupt_overdue(),
             Timer::PauseOverdue => self.pauses().pause_overdue(),
+            // Slots are given out with every decision.
+            Timer::Spawn => {}
             Timer::QuotaTried => self.quotas().tried(),
             Timer::Question(id) => self.questions().overdue(&id),
             Timer::Stalled => self.pauses().stalled(),

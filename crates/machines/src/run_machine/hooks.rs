@@ -5,7 +5,7 @@
 //! goes on. `on_start` comes before everything else; those of an end come when all tasks have ended and before
 //! the result is recorded, and cannot change it.
 //!
-//! The hooks of states (a pause, an opening, a question) run once for each state, one after the other, beside the
+//! The hooks of states (a pause, an opening, a question, a budget) run once for each state, one after the other, beside the
 //! work. Nothing waits for them but a pause and the end of the run.
 
 use std::collections::VecDeque;
@@ -16,10 +16,12 @@ use super::decision::Decision;
 use super::desk::Desk;
 use super::timers::Timer;
 use super::{Action, Facts};
-use crate::event::{Draft, Event, PauseCause, RunCompleted, RunStatus, SharedRecord};
+use crate::event::{BudgetWarned, Draft, Event, PauseCause, RunCompleted, RunStatus, SharedRecord};
 use crate::failure::{Failure, FailureKind};
-use crate::run_state::HookState;
+use crate::run_state::{BudgetState, HookState};
+use crate::spec::budget::{Amount, OnExceed};
 use crate::spec::hooks::{Hook, HookFinished, HookStarted};
+use crate::spending::Usd;
 
 /// Reason for the failure of a hook whose process ended before its end was recorded.
 const UNKNOWN: &str =
@@ -55,6 +57,8 @@ enum State {
     Paused(String, PauseCause),
     /// A person is asked, by the id of the question.
     Question(String),
+    /// A share of a budget is spent, or it is used up, by the name of the state.
+    Budget(String),
 }
 
 impl Hooks {
@@ -110,6 +114,10 @@ impl Facts {
                 }});
                 (Hook::Question, format!("question-{id}"), own)
             }
+            State::Budget(name) => {
+                let (_, budget) = self.state.budget_states().find(|(known, _)| *known == name)?;
+                (Hook::OnBudget, name.clone(), json!({ "budget": of_budget(budget) }))
+            }
         };
         let is_due = self.settings.hooks.contains(&hook) && !self.state.had_hook(&about);
         is_due.then(|| {
@@ -133,6 +141,8 @@ impl Desk<'_, Hooks> {
         }
         let open: Vec<_> = self.state.questions().by_id().map(|(id, _)| id.to_owned()).collect();
         self.own().waiting.extend(open.into_iter().map(State::Question));
+        let budgets: Vec<_> = self.state.budget_states().map(|(name, _)| name.clone()).collect();
+        self.own().waiting.extend(budgets.into_iter().map(State::Budget));
     }
 
     /// Looks at a record that was applied.
@@ -146,7 +156,10 @@ impl Desk<'_, Hooks> {
             Event::RunPaused(paused) if paused.cause == PauseCause::Quota => {
                 State::Paused(paused.reason.clone(), paused.cause)
             }
-            _ => return,
+            event => match BudgetState::of(event) {
+                Some(budget) => State::Budget(budget.name()),
+                None => return,
+            },
         };
         self.own().waiting.push_back(state);
     }
@@ -293,6 +306,45 @@ impl Desk<'_, Hooks> {
             self.act(Action::EndHook);
         }
     }
+}
+
+/// Returns what a hook reads of the state of a budget.
+fn of_budget(state: &BudgetState) -> Value {
+    let amount = |amount: &Amount| {
+        let cost = (amount.cost != Usd::MOST).then(|| amount.cost.dollars());
+        json!({ "cost_usd": cost, "tokens": amount.tokens, "calls": amount.calls })
+    };
+    let (scope, caps, settled, unsettled, own) = match state {
+        BudgetState::Warned(BudgetWarned { scope, share, caps, settled, unsettled }) => {
+            let own = json!({ "state": "warned", "share": f64::from(*share) / 1_000.0 });
+            (scope, caps, settled, unsettled, own)
+        }
+        BudgetState::Exceeded(event) => {
+            let state = match event.on_exceed {
+                OnExceed::Pause => "paused",
+                OnExceed::Stop => "stopped",
+                OnExceed::Warn => "passed",
+            };
+            let own = json!({ "state": state, "measure": event.measure, "message": event.words() });
+            (&event.scope, &event.caps, &event.settled, &event.unsettled, own)
+        }
+    };
+    let mut fields = json!({
+        "scope": scope,
+        "of": scope.words(),
+        "limits": {
+            "max_cost_usd": caps.max_cost.map(Usd::dollars),
+            "max_tokens": caps.max_tokens,
+            "max_calls": caps.max_calls,
+            "max_time_ms": caps.max_time_ms,
+        },
+        "settled": amount(settled),
+        "unsettled": amount(unsettled),
+    });
+    if let (Value::Object(fields), Value::Object(own)) = (&mut fields, own) {
+        fields.extend(own);
+    }
+    fields
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! Nothing is given back: not by a retry, a round of a loop, or a resume. What is volatile are the reservations that
 //! are open; they are the announced requests of the records, which the next process counts as unsettled.
 
+mod affording;
 mod books;
 mod judging;
 mod pausing;
@@ -181,10 +182,6 @@ impl Desk<'_, Purse> {
         let without_slot = self.note_without_slot(&agent);
         let granted = Allowance::Granted { max_output_tokens: output, without_slot };
         self.reply(agent, &id, Reply::Money(granted));
-    }
-
-    fn held_for(&self, agent: &AgentId) -> Amount {
-        self.purse.accounts.get(agent).map(|account| account.held).unwrap_or_default()
     }
 
     fn refuse(&mut self, waiting: Waiting, failure: Failure) {

@@ -1,6 +1,9 @@
 //! Gives out what is scarce: the slots of the run and the locks of its tasks. Decides who is next, and when
 //! tasks claim, hold and release theirs.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use ahash::{HashMap, HashMapExt};
 
 use super::Facts;
@@ -8,9 +11,12 @@ use super::decision::{Child, Decision};
 use super::desk::Desk;
 use super::locks::{Lock, Locks};
 use super::slots::{Next, Rank, Slots};
+use super::timers::Timer;
 use super::turns::{Owner, Precedence};
 use crate::id::AgentId;
+use crate::run_state::{AgentStatus, Reading};
 use crate::spec::Limits;
+use crate::spec::spawn_rate::SpawnRate;
 
 /// The slots and the locks of a run, and who has them.
 #[derive(Clone, Debug)]
@@ -21,13 +27,30 @@ pub(super) struct Scarce {
     /// The tasks that have a slot for an attempt whose program is rendered, by place in the
     /// plan, with the agent that has the slot.
     preparing: HashMap<usize, AgentId>,
+    /// The moments of the run's clock at which children began, the oldest first: as many as the limit counts.
+    children_began: VecDeque<Duration>,
+    /// Number of children that begin, and whose first record is on its way to the journal.
+    children_beginning: usize,
+    rate: SpawnRate,
 }
 
 impl Scarce {
     /// Makes what a run with these limits gives out.
     pub(super) fn new(limits: &Limits) -> Self {
         let slots = Slots::new(limits.max_concurrency, limits.max_children);
-        Self { slots, locks: Locks::default(), preparing: HashMap::new() }
+        let (locks, preparing) = (Locks::default(), HashMap::new());
+        let (children_began, children_beginning) = (VecDeque::new(), 0);
+        let rate = limits.max_spawn_rate;
+        Self { slots, locks, preparing, children_began, children_beginning, rate }
+    }
+
+    /// Notes that a child began at a moment of the run's clock.
+    fn child_began(&mut self, at: Duration) {
+        self.children_began.push_back(at);
+        let counted = usize::try_from(self.rate.most).unwrap_or(usize::MAX);
+        while self.children_began.len() > counted {
+            self.children_began.pop_front();
+        }
     }
 
     /// Returns true if an agent holds a slot.
@@ -96,9 +119,12 @@ impl Facts {
 }
 
 impl Desk<'_, Scarce> {
-    /// Counts the turns that were had before this process, in their order: the next ones are had by those
-    /// who would have had them then.
+    /// Counts the children and the turns that were had before this process, in their order: the next ones are had by
+    /// those who would have had them then.
     pub(super) fn take_up(&mut self) {
+        for began in self.state.children_began() {
+            self.own().child_began(began);
+        }
         let mut turns = Vec::new();
         for place in 0..self.settings.plan.tasks().len() {
             let Some(status) = self.status(place) else { continue };
@@ -125,7 +151,34 @@ impl Desk<'_, Scarce> {
         if next.is_some() || self.pauses.is_disk_full() || self.holds_starts() {
             return next;
         }
-        self.own().slots.next_start()
+        let wait = self.wait_for_child();
+        let next = self.own().slots.next_start(wait.is_none());
+        if let (None, Some(wait)) = (&next, wait)
+            && self.scarce.slots.a_child_waits()
+        {
+            self.post(Decision::SetTimer(self.now.since + wait, Timer::Spawn));
+        }
+        next
+    }
+
+    /// Returns the time until a child may begin, if none may begin now.
+    fn wait_for_child(&self) -> Option<Duration> {
+        let Scarce { children_began, children_beginning, rate, .. } = &self.scarce;
+        let now = self.open_time();
+        // A child begins when its record says so, and that is not before now.
+        let beginning = std::iter::repeat_n(now, *children_beginning);
+        let at = rate.next(children_began.iter().copied().chain(beginning))?;
+        Some(at.saturating_sub(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Counts a child whose first record is durable.
+    pub(super) fn child_is_recorded(&mut self, child: &AgentId) {
+        let is_child = |agent: &&AgentStatus| agent.is_delegated();
+        let Some(status) = self.state.agents().get(child).filter(is_child) else { return };
+        let began = status.began.since(Reading::default());
+        let own = self.own();
+        own.children_beginning = own.children_beginning.saturating_sub(1);
+        own.child_began(began);
     }
 
     /// Takes an agent's slot away, and withdraws its wish to have it back.
@@ -165,6 +218,7 @@ impl Desk<'_, Scarce> {
     /// Gives a slot to a child of a task's agents.
     pub(super) fn begin_child(&mut self, place: usize, child: AgentId) {
         let owner = self.owner(place, Rank::Child);
+        self.own().children_beginning += 1;
         self.own().slots.begin(child, Rank::Child, owner, place);
     }
 

@@ -248,12 +248,18 @@ impl<C> Slots<C> {
         Some(Next::Return(agent))
     }
 
-    /// Takes the next work that may begin, once all agents that want their slot back have it.
-    pub(super) fn next_start(&mut self) -> Option<Next<C>> {
+    /// Returns true if a child waits for its start.
+    pub(super) fn a_child_waits(&self) -> bool {
+        !self.children.is_empty()
+    }
+
+    /// Takes the next work that may begin, once all agents that want their slot back have it. `may_spawn` tells if
+    /// that may be a child.
+    pub(super) fn next_start(&mut self, may_spawn: bool) -> Option<Next<C>> {
         if !self.returning.is_empty() || self.working.len() >= self.capacity {
             return None;
         }
-        let has_capacity = self.children_working < self.children_capacity;
+        let has_capacity = may_spawn && self.children_working < self.children_capacity;
         let (_, _, work) = self.turns.next(|rank| rank == Rank::Main || has_capacity)?;
         match work {
             Work::Task(Precedence { task, .. }) => {
@@ -302,7 +308,7 @@ mod tests {
     /// Starts whatever may begin, until nothing more fits.
     fn starts(slots: &mut Slots<Child>) -> Vec<String> {
         let mut started = Vec::new();
-        while let Some(next) = slots.next_return().or_else(|| slots.next_start()) {
+        while let Some(next) = slots.next_return().or_else(|| slots.next_start(true)) {
             let agent = match next {
                 Next::Return(agent) => agent,
                 Next::Child((child, owner, task)) => {

@@ -20,6 +20,7 @@ use crate::run_state::{AgentStatus, HookState, TaskStatus};
 use crate::schema::Schema;
 use crate::spec::acceptance::{Acceptance, Check, CheckWork, Loop};
 use crate::spec::hooks::Hook;
+use crate::spec::spawn_rate::SpawnRate;
 use crate::spec::{FanOut, Join, Limits, OnFailure, OutputFormat, TaskSpec};
 use crate::turn::Outcome;
 
@@ -356,6 +357,40 @@ fn children_of_one_parent_do_not_keep_another_task_waiting() {
 }
 
 #[test]
+fn children_begin_no_faster_than_they_may_wherever_the_run_is_killed() {
+    let script: Script = |_, id| match id.as_str() {
+        "kids" => vec![Step::Delegate(9), Step::Delegate(4), Step::Answer],
+        _ => vec![Step::Answer],
+    };
+    let window = Duration::from_secs(10);
+    for seed in 0..60 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let rate = SpawnRate { most: rng.u32(1..5), window };
+        let limits = Limits { max_spawn_rate: rate, max_concurrency: 20, ..keep_going() };
+        let tasks = vec![task("kids", &[]), task("more", &[])];
+        let mut world = World::new(tasks, limits, script, seed);
+        let kills = rng.u32(..4);
+        for _ in 0..kills {
+            world.steps(rng.usize(..60));
+            world.kill_process();
+        }
+        assert_eq!(completed(&world.play()), RunStatus::Completed, "seed {seed}");
+        let began = world.state.children_began();
+        assert_eq!(began.len(), 13, "seed {seed}");
+        let most = rate.most as usize;
+        for (first, after) in began.iter().zip(&began[most..]) {
+            // The clock of records has milliseconds.
+            let apart = *after - *first + Duration::from_millis(1);
+            assert!(apart >= window, "seed {seed}: {began:?}\n{}", world.story());
+        }
+        // It waits no longer than it must, and a record or a new process take a moment.
+        let windows = 13_u32.div_ceil(rate.most) - 1;
+        assert!(began[12] >= window * windows, "seed {seed}: {began:?}");
+        assert!(began[12] <= window * (windows + 2 + 2 * kills), "seed {seed}: {began:?}");
+    }
+}
+
+#[test]
 fn the_limits_of_delegation_are_told_and_kept() {
     let deep: Script = |_, _| vec![Step::Delegate(2), Step::Answer];
     for (max_depth, max_descendants, agents) in [(2, 100, 7), (9, 5, 6), (0, 9, 1)] {
@@ -526,6 +561,12 @@ fn rounds_from(least: u32) -> Schema {
 }
 
 fn random_limits(rng: &mut fastrand::Rng) -> Limits {
+    // Of its own, so that the draws after it stay what they were.
+    let mut of_rate = rng.clone();
+    let max_spawn_rate = SpawnRate {
+        most: of_rate.u32(1..20),
+        window: Duration::from_millis(of_rate.u64(1..20_000)),
+    };
     Limits {
         max_concurrency: rng.usize(1..5),
         max_children: rng.usize(1..4),
@@ -539,6 +580,7 @@ fn random_limits(rng: &mut fastrand::Rng) -> Limits {
         one_at_a_time: false,
         grace_period: Duration::from_secs(rng.u64(..3)),
         orphan_grace: Duration::ZERO,
+        max_spawn_rate,
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) enum Timer {
     InterruptOverdue,
     /// The record of a pause has taken too long on a full disk.
     PauseOverdue,
+    /// Another child may begin.
+    Spawn,
     /// A call should have been tried since the quota of a provider was to be reset.
     QuotaTried,
     /// The time of the question with this id may be over.
@@ -50,6 +52,7 @@ impl Timer {
             | Self::Restart(_)
             | Self::EndOverdue(_)
             | Self::KillOverdue(_)
+            | Self::Spawn
             | Self::QuotaTried => true,
             Self::TaskLimit(_)
             | Self::AgentLimit(_)

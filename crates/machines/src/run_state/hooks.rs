@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{RunPhase, RunState};
-use crate::event::{Event, PauseCause, Record, RunOpened};
+use crate::event::{BudgetExceeded, BudgetWarned, Event, PauseCause, Record, RunOpened};
 use crate::spec::hooks::{Hook, HookFinished, HookStarted};
 
 /// The state of a hook that began.
@@ -19,6 +19,40 @@ pub enum HookState {
     Failed(String),
 }
 
+/// A state of a budget: a share of it is spent, or it is used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BudgetState {
+    /// A share of it is spent.
+    Warned(BudgetWarned),
+    /// It is used up.
+    Exceeded(BudgetExceeded),
+}
+
+impl BudgetState {
+    /// Takes the state of which an event tells.
+    #[must_use]
+    pub fn of(event: &Event) -> Option<Self> {
+        match event {
+            Event::BudgetWarned(warned) => Some(Self::Warned((**warned).clone())),
+            Event::BudgetExceeded(exceeded) => Some(Self::Exceeded((**exceeded).clone())),
+            _ => None,
+        }
+    }
+
+    /// Returns the name of the state. A budget whose limits somebody changed has other states.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Warned(BudgetWarned { scope, share, caps, .. }) => {
+                format!("budget-{scope}-{share}-of-{caps}")
+            }
+            Self::Exceeded(BudgetExceeded { scope, caps, .. }) => {
+                format!("budget-{scope}-used-up-of-{caps}")
+            }
+        }
+    }
+}
+
 /// The hooks of a run so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hooks {
@@ -30,6 +64,9 @@ pub(super) struct Hooks {
     states: BTreeSet<String>,
     /// The hook of a state that began and has not ended, with its state.
     begun: Option<(Hook, String)>,
+    /// The states of budgets whose hook has not ended, by the name of the state.
+    #[serde(default)]
+    budgets: BTreeMap<String, BudgetState>,
     /// Number of the record of the newest opening.
     opened_seq: u64,
     /// True if that was not the first, and not the end of a wait for disk space.
@@ -55,11 +92,17 @@ impl Hooks {
             }
             Event::HookFinished(finished) if !finished.about.is_empty() => {
                 self.begun = None;
-                if finished.paused {
-                    self.states.remove(&finished.about);
+                match finished.paused {
+                    true => drop(self.states.remove(&finished.about)),
+                    false => drop(self.budgets.remove(&finished.about)),
                 }
             }
-            _ => {}
+            event => {
+                let state = BudgetState::of(event);
+                if let Some(state) = state.filter(|state| !self.states.contains(&state.name())) {
+                    self.budgets.insert(state.name(), state);
+                }
+            }
         }
     }
 
@@ -76,7 +119,8 @@ impl Hooks {
             | Hook::PostToolUse
             | Hook::RunPaused
             | Hook::RunResumed
-            | Hook::Question) => {
+            | Hook::Question
+            | Hook::OnBudget) => {
                 // One that a pause has ended comes again. Those of tools are recorded only if they did not work.
                 let counts = !finished.paused && (error.is_some() || finished.about.is_empty());
                 if counts {
@@ -126,6 +170,12 @@ impl RunState {
     #[must_use]
     pub fn hook_of_state(&self) -> Option<&(Hook, String)> {
         self.hooks.begun.as_ref()
+    }
+
+    /// Returns the states of budgets for which a hook is due, with their names. Whether the hook is set, whoever runs
+    /// it knows.
+    pub fn budget_states(&self) -> impl Iterator<Item = (&String, &BudgetState)> {
+        self.hooks.budgets.iter().filter(|(name, _)| !self.had_hook(name))
     }
 
     /// Returns true if a hook ran or began for this state.

@@ -10,6 +10,7 @@ use crate::id::{AgentId, Name};
 use crate::run_state::Moment;
 use crate::spec::budget::{Measure, Scope};
 use crate::spec::hooks::Hook;
+use crate::spec::spawn_rate::SpawnRate;
 use crate::turn::{ApprovalKind, Shortfalls};
 
 /// The thing of which is asked why.
@@ -97,6 +98,15 @@ pub enum Relation {
     WaitsForStart {
         /// Number of such children.
         children: usize,
+    },
+    /// A delegated child has not begun: as many have begun in a time as may.
+    WaitsForSpawnRate {
+        /// Number of such children.
+        children: usize,
+        /// The limit.
+        rate: SpawnRate,
+        /// Time from which another one may begin, in milliseconds since the Unix epoch.
+        until_ms: i64,
     },
     /// A child must end first.
     WaitsForChild {
@@ -271,6 +281,7 @@ impl Relation {
             Self::WaitsForTurn { .. } => "waits_for_turn",
             Self::WaitsForSlot { .. } => "waits_for_slot",
             Self::WaitsForStart { .. } => "waits_for_start",
+            Self::WaitsForSpawnRate { .. } => "waits_for_spawn_rate",
             Self::WaitsForChild { .. } => "waits_for_child",
             Self::WaitsForCheck { .. } => "waits_for_check",
             Self::WaitsForPerson { .. } => "waits_for_person",
@@ -318,6 +329,7 @@ impl Relation {
             | Self::LimitedBy { of, .. }
             | Self::CancelledBy { of, .. } => of.clone(),
             Self::WaitsForStart { .. }
+            | Self::WaitsForSpawnRate { .. }
             | Self::WaitsForPerson { .. }
             | Self::WaitsForRetry { .. }
             | Self::WaitsForRateLimit { .. }

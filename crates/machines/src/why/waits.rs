@@ -7,7 +7,8 @@ use crate::own_tool;
 use crate::plan::{Standing, TaskState};
 use crate::run_machine::lines::Need;
 use crate::run_state::questions::Question;
-use crate::run_state::{AgentStatus, AgentUse, Doing, ModelPause, TaskStatus};
+use crate::run_state::{AgentStatus, AgentUse, Doing, ModelPause, Reading, TaskStatus};
+use crate::spec::spawn_rate::SpawnRate;
 
 /// The most agents that a wait for a slot names.
 const NAMED: usize = 8;
@@ -196,13 +197,32 @@ impl Why<'_> {
         // The answer of a child that has ended may be on its way to the journal instead.
         let children = calls - begun;
         let ended = agent.children.len() > begun;
-        if children > 0 && (begun > 0 || !ended) {
-            found.push(of_agent(Relation::WaitsForStart { children }));
+        if children > 0 {
+            match self.spawn_rate() {
+                Some((rate, until_ms)) => {
+                    let relation = Relation::WaitsForSpawnRate { children, rate, until_ms };
+                    found.push(of_agent(relation));
+                }
+                None if begun > 0 || !ended => {
+                    found.push(of_agent(Relation::WaitsForStart { children }));
+                }
+                None => {}
+            }
         }
         if found.is_empty() {
             found.push(of_agent(Relation::AboutToAct));
         }
         found
+    }
+
+    /// Returns the limit on children that begin in a time, and when another one may begin, if none may now.
+    fn spawn_rate(&self) -> Option<(SpawnRate, i64)> {
+        let rate = self.state.max_spawn_rate()?;
+        let at = rate.next(self.state.children_began().into_iter())?;
+        let left = at.checked_sub(self.state.reading().since(Reading::default()))?;
+        // The clock of the run stood at the last record; since then the one on the wall went on.
+        let until_ms = self.state.last_ms() + i64::try_from(left.as_millis()).ok()?;
+        (until_ms > self.now_ms).then_some((rate, until_ms))
     }
 
     pub(super) fn has_open_children(&self, agent: &AgentStatus) -> bool {

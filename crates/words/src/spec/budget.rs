@@ -114,6 +114,36 @@ impl Amount {
         Self { cost: unsettled.most.unwrap_or(Usd::MOST), tokens: unsettled.tokens, calls: 0 }
     }
 
+    /// Returns so many times the amount.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self {
+            cost: self.cost.times(count),
+            tokens: self.tokens.saturating_mul(count),
+            calls: self.calls.saturating_mul(count),
+        }
+    }
+
+    /// Returns the larger of each two amounts.
+    #[must_use]
+    pub fn larger(self, other: Self) -> Self {
+        Self {
+            cost: self.cost.max(other.cost),
+            tokens: self.tokens.max(other.tokens),
+            calls: self.calls.max(other.calls),
+        }
+    }
+
+    /// Returns the smaller of each two amounts.
+    #[must_use]
+    pub fn smaller(self, other: Self) -> Self {
+        Self {
+            cost: self.cost.min(other.cost),
+            tokens: self.tokens.min(other.tokens),
+            calls: self.calls.min(other.calls),
+        }
+    }
+
     /// Returns what is left after something was taken away; nothing where there was less.
     #[must_use]
     pub fn without(self, taken: Self) -> Self {

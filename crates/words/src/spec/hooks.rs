@@ -29,6 +29,8 @@ pub enum Hook {
     RunResumed,
     /// When a run asks a person something.
     Question,
+    /// When a share of a budget is spent, or a budget is used up.
+    OnBudget,
     /// Before a call of a tool.
     PreToolUse,
     /// After a call of a tool.
@@ -47,6 +49,7 @@ impl Hook {
             Self::RunPaused => "run_paused",
             Self::RunResumed => "run_resumed",
             Self::Question => "question",
+            Self::OnBudget => "on_budget",
             Self::PreToolUse => "pre_tool_use",
             Self::PostToolUse => "post_tool_use",
         }
@@ -63,6 +66,7 @@ impl Hook {
             Self::RunPaused => "RunPaused",
             Self::RunResumed => "RunResumed",
             Self::Question => "Question",
+            Self::OnBudget => "OnBudget",
             Self::PreToolUse => "PreToolUse",
             Self::PostToolUse => "PostToolUse",
         }
@@ -109,6 +113,8 @@ pub struct HookSpec {
     pub run_resumed: Vec<String>,
     /// See [`Hook::Question`].
     pub question: Vec<String>,
+    /// See [`Hook::OnBudget`].
+    pub on_budget: Vec<String>,
     /// See [`Hook::PreToolUse`].
     pub pre_tool_use: Vec<String>,
     /// See [`Hook::PostToolUse`].
@@ -131,6 +137,7 @@ impl HookSpec {
             Hook::RunPaused => &self.run_paused,
             Hook::RunResumed => &self.run_resumed,
             Hook::Question => &self.question,
+            Hook::OnBudget => &self.on_budget,
             Hook::PreToolUse => &self.pre_tool_use,
             Hook::PostToolUse => &self.post_tool_use,
         }
@@ -139,10 +146,10 @@ impl HookSpec {
     /// Returns the hooks that are set.
     #[must_use]
     pub fn set(&self) -> BTreeSet<Hook> {
+        use Hook::{OnBudget, Question, RunPaused, RunResumed};
         use Hook::{OnExit, OnFailure, OnStart, OnSuccess, PostToolUse, PreToolUse};
-        use Hook::{Question, RunPaused, RunResumed};
         let of_ends = [OnStart, OnSuccess, OnFailure, OnExit];
-        let others = [RunPaused, RunResumed, Question, PreToolUse, PostToolUse];
+        let others = [RunPaused, RunResumed, Question, OnBudget, PreToolUse, PostToolUse];
         of_ends.into_iter().chain(others).filter(|hook| !self.command(*hook).is_empty()).collect()
     }
 }
@@ -188,7 +195,7 @@ pub fn named_paths(argv: &[String]) -> Vec<NamedPath> {
 pub struct HookStarted {
     /// The hook.
     pub hook: Hook,
-    /// The state for which it runs, as no other state of the run: a pause, an opening or a question. Empty for a hook
+    /// The state for which it runs, as no other state of the run: a pause, an opening, a question or a budget. Empty for a hook
     /// that runs once for the beginning or an end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub about: String,

@@ -86,6 +86,9 @@ sections! {
         run_resumed: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs when the run asks a person something, once for each question.
         question: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
+        /// The command that runs when a budget has reached a share of `warn_at` or is used up, once for each scope
+        /// and limit.
+        on_budget: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";
         /// The command that runs before each call of a tool; it can deny the call, or have a person
         /// asked.
         pre_tool_use: List<String> = Vec::new(), COMMAND, gives "bad_value", "no_network";

@@ -25,7 +25,9 @@ pub(in crate::config) fn of(name: &str, kind: &Kind) -> Option<String> {
         ("command", _) => r#"["./scripts/tool"]"#,
         ("notify", Kind::Table(_)) => r#"{ command = ["./scripts/tool"] }"#,
         ("on_start" | "on_success" | "on_failure" | "on_exit", Kind::List(_))
-        | ("run_paused" | "run_resumed" | "question", Kind::List(_)) => r#"["./scripts/tool"]"#,
+        | ("run_paused" | "run_resumed" | "question" | "on_budget", Kind::List(_)) => {
+            r#"["./scripts/tool"]"#
+        }
         ("hooks", Kind::Table(_)) => return None,
         ("pre_tool_use" | "post_tool_use", _) => r#"["./scripts/tool"]"#,
         ("pre_compact" | "post_compact" | "after_compact_context", _) => r#"["./scripts/tool"]"#,

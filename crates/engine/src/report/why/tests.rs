@@ -83,6 +83,16 @@ fn table() -> Vec<(Relation, &'static str, &'static str, &'static str)> {
             r#"{"relation":"waits_for_start","children":1}"#,
         ),
         (
+            Relation::WaitsForSpawnRate {
+                children: 2,
+                rate: "5/10s".parse().expect("a rate"),
+                until_ms: 1_004_000,
+            },
+            "the start of 2 children: 5/10s may begin",
+            "waits for the start of 2 children: 5/10s may begin (`max_spawn_rate`), the next in 4 s",
+            r#"{"relation":"waits_for_spawn_rate","children":2,"rate":"5/10s","until_ms":1004000}"#,
+        ),
+        (
             Relation::WaitsForChild { child: coder(), calls: 2 },
             "2 children",
             "waits for 2 children, @fix/coder-1 among them",
@@ -292,7 +302,7 @@ fn every_relation_has_words_and_json() {
         let outlook = outlook(&link, &link.subject);
         assert_eq!(outlook.ends_when.is_some(), outlook.by.is_some(), "{said}");
     }
-    assert_eq!(seen.len(), 33, "a relation without a row: {seen:?}");
+    assert_eq!(seen.len(), 34, "a relation without a row: {seen:?}");
 }
 
 /// A run whose records are made one by one, each a second after the last.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::shelf::Shelf;
-use super::{copy, next_id};
+use super::{copy, next_id, removal};
 use crate::disk;
 use crate::event::Draft;
 use crate::id::RunId;
@@ -126,6 +126,10 @@ impl Ownership for LockedDir {
         }
         let to = self.dir().results();
         share(from, &to).map_err(|error| JournalError::cannot("write to", &to, &error))
+    }
+
+    fn remove(&self, line: &str) -> Result<(), JournalError> {
+        removal::remove(self.dir().path(), line)
     }
 }
 

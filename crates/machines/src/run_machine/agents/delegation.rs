@@ -62,7 +62,8 @@ impl Desk<'_, Agents> {
             // call's result, so a resumed run could not make the call again.
             return;
         };
-        if let Some(reason) = self.refusal(place, &delegation) {
+        let refusal = self.refusal(place, &delegation);
+        if let Some(reason) = refusal.or_else(|| self.unaffordable(&parent, &delegation)) {
             return self.answer(&parent, &delegation.call, Err(Refused(reason)));
         }
         let agent = self.next_child(&parent, &delegation.agent);

@@ -15,7 +15,7 @@ use crate::spec::budget::{Amount, Budget, Measure, OnExceed, Scope};
 use crate::spending::Spending;
 
 /// The least output, in tokens, to which a reply is shortened: an answer of some 700 words.
-const LEAST_OUTPUT_TOKENS: u64 = 1_024;
+pub(super) const LEAST_OUTPUT_TOKENS: u64 = 1_024;
 
 /// What is decided about a call.
 pub(super) enum Verdict {
@@ -126,6 +126,11 @@ impl Facts {
             || self.state.agents().values().any(is_given)
     }
 
+    /// Returns what is held back for the last reply of an agent.
+    pub(super) fn held_for(&self, agent: &AgentId) -> Amount {
+        self.purse.accounts.get(agent).map(|account| account.held).unwrap_or_default()
+    }
+
     /// Returns what an agent's own calls have taken, if anything is limited.
     pub(in crate::run_machine) fn taken_by(&self, agent: Option<&AgentId>) -> Option<Spending> {
         let agent = agent.filter(|_| self.purse.is_used)?;
@@ -173,7 +178,7 @@ impl Facts {
             && binding.iter().any(|(_, budget)| budget.holds_back());
         let factor = self.state.budgets().factor(&wish.model);
         let needs = |output| wish.takes(output, factor, holds_back);
-        let held = self.purse.accounts.get(agent).map(|account| account.held).unwrap_or_default();
+        let held = self.held_for(agent);
         let passed = |(scope, budget): &(&Scope, Budget), output| {
             let book = self.purse.books.get(scope).copied().unwrap_or_default();
             // What is held back for this agent is for it.

@@ -7,7 +7,9 @@ use crate::run_machine::purse;
 use crate::run_machine::testing::{Ledger, Step, World, name, task};
 use crate::run_machine::{Finish, Purpose, Reservation};
 use crate::spec::budget::{Amount, Budget, Caps, OnExceed, Scope};
-use crate::spec::{AgentSpec, Limits, Price, TaskSpec};
+use crate::spec::capability::Declared;
+use crate::spec::hooks::Hook;
+use crate::spec::{AgentSpec, Limits, ModelSpec, Price, TaskSpec, Thinking};
 use crate::spending::Usd;
 
 /// The most calls of an agent: so many that a budget ends them.
@@ -240,6 +242,63 @@ fn agents_that_end_for_a_budget_hand_over_first() {
 }
 
 #[test]
+fn a_child_is_not_started_if_nothing_can_pay_a_call_of_it() {
+    let script = |world: &World, agent: &AgentId| match world.state.agents()[agent].depth {
+        0 => vec![Step::Delegate(1), Step::Delegate(1), Step::Answer],
+        _ => vec![Step::Call, Step::Answer],
+    };
+    let price = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
+    let model = || ModelSpec {
+        name: name("m"),
+        provider: name("p"),
+        model: "m".to_owned(),
+        context_window: 10_000,
+        max_output_tokens: 100,
+        temperature: None,
+        top_p: None,
+        reasoning_effort: None,
+        seed: None,
+        price: None,
+        thinking: Thinking::default(),
+        thinking_mode: None,
+        media: Vec::new(),
+        fallbacks: Vec::new(),
+        fallback_cooldown: Default::default(),
+        capabilities: Declared::default(),
+        extra_body: None,
+    };
+    let calls = |most| Caps { max_calls: Some(most), ..Caps::default() };
+    let agents = |run: Option<Budget>, child: Option<Budget>, model: ModelSpec| {
+        let mut world = World::new(vec![task("one", &[])], limits(), script, 1);
+        world.ledger =
+            Some(Ledger { price, input: 100, output: 100, takes: (50, 50), faults: (0, 0, 0) });
+        let helper = AgentSpec { budget: child, ..AgentSpec::new(name("helper"), name("m")) };
+        world.settings.agents.insert(name("helper"), helper.into());
+        world.settings.models.insert(name("m"), model);
+        world.settings.budget = run;
+        world.kill_process();
+        world.play();
+        world.state.agents().len()
+    };
+    let (stop, pause, warn) = (OnExceed::Stop, OnExceed::Pause, OnExceed::Warn);
+    assert_eq!(agents(None, None, model()), 3);
+    // The call of the first child is all that there is, or there is one for the second.
+    assert_eq!(agents(budget(calls(1), pause), None, model()), 2);
+    assert_eq!(agents(budget(calls(2), pause), None, model()), 3);
+    assert_eq!(agents(budget(calls(1), warn), None, model()), 3);
+    // A request has at least what is unseen, whatever stands in it.
+    let tokens = |most| Caps { max_tokens: Some(most), ..Caps::default() };
+    assert_eq!(agents(None, budget(tokens(1_000), stop), model()), 1);
+    assert_eq!(agents(None, budget(tokens(1_000), warn), model()), 3);
+    assert_eq!(agents(None, budget(tokens(9_000), stop), model()), 3);
+    // Without a price nobody knows what a call costs.
+    assert_eq!(agents(None, budget(dollars(1.0), stop), model()), 1);
+    let priced = ModelSpec { price: Some(price), ..model() };
+    assert_eq!(agents(None, budget(dollars(1.0), stop), priced.clone()), 3);
+    assert_eq!(agents(None, budget(dollars(0.000_1), stop), priced), 1);
+}
+
+#[test]
 fn people_are_warned_once() {
     let mut world = World::new(vec![task("one", &[])], limits(), spenders, 5);
     let price = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
@@ -262,6 +321,50 @@ fn people_are_warned_once() {
         _ => None,
     });
     assert_eq!(shares.collect::<Vec<_>>(), [500, 800]);
+}
+
+#[test]
+fn the_hook_of_a_budget_runs_once_for_each_scope_and_limit_wherever_the_run_is_killed() {
+    for seed in 0..40 {
+        let on_exceed = if seed % 2 == 0 { OnExceed::Stop } else { OnExceed::Pause };
+        let mut world = World::new(vec![task("one", &[])], limits(), spenders, seed);
+        let price = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
+        world.ledger =
+            Some(Ledger { price, input: 500, output: 1_500, takes: (50, 100), faults: (0, 0, 0) });
+        let caps = dollars(price.most(500, 1_500) * 40.0);
+        let budget = Budget { caps, warn_at: vec![500, 800], on_exceed, hand_over: true };
+        world.settings.budget = Some(budget);
+        world.settings.hooks = [Hook::OnBudget].into();
+        world.kill_process();
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let raised = |world: &World| {
+            world.records.iter().any(|record| matches!(record.event, Event::BudgetChanged(_)))
+        };
+        for _ in 0..60_000 {
+            match &world.finish {
+                None if rng.u32(..60) == 0 => world.kill_process(),
+                None => drop(world.step()),
+                Some(Finish::Paused(_)) if !raised(&world) => {
+                    // Another limit has shares and an end of its own.
+                    let more = Caps { max_cost: caps.max_cost.map(|c| c + c), ..Caps::default() };
+                    world.answers.push(purse::change(&Scope::Run, &more, "a person".to_owned()));
+                    world.kill_process();
+                }
+                Some(_) => break,
+            }
+        }
+        let about = |record: &crate::event::SharedRecord| match &record.event {
+            Event::HookStarted(started) => Some(started.about.clone()),
+            _ => None,
+        };
+        let all: Vec<_> = world.records.iter().filter_map(about).collect();
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(all.len(), different.len(), "seed {seed}: {all:?}\n{}", world.story());
+        let limits = if raised(&world) { 2 } else { 1 };
+        assert_eq!(all.len(), 3 * limits, "seed {seed}: {all:?}\n{}", world.story());
+        assert!(all[0].starts_with("budget-/-500-of-$"), "{all:?}");
+        assert_eq!(world.state.budget_states().count(), 0, "seed {seed}");
+    }
 }
 
 #[test]
