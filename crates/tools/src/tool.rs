@@ -21,11 +21,11 @@ pub mod search;
 pub mod skills;
 pub mod spool;
 pub mod survey;
+mod toolbox;
 pub mod under_way;
 pub mod workspace;
 pub mod wrapper;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,8 @@ pub use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::id::{CallKey, Name};
+pub use self::toolbox::Toolbox;
+use crate::id::CallKey;
 use crate::message::Json;
 use crate::message::media::Media;
 use crate::output::{Output, Stored};
@@ -462,47 +463,6 @@ pub trait Tool: Send + Sync {
 /// Returns [`ToolError::Arguments`] with the place and the reason if the input does not decode.
 pub fn arguments<T: serde::de::DeserializeOwned>(input: &Json) -> Result<T, ToolError> {
     input.decode().map_err(|error| ToolError::Arguments(error.to_string()))
-}
-
-/// The tools of a run, by name.
-#[derive(Clone, Default)]
-pub struct Toolbox {
-    tools: BTreeMap<Name, Arc<dyn Tool>>,
-}
-
-impl Toolbox {
-    /// Returns the built-in tools that do work outside the agent.
-    #[must_use]
-    pub fn built_in() -> Self {
-        let mut tools = Self::default();
-        let all = bash::tools().into_iter().chain(files::tools()).chain(search::tools());
-        for tool in all.chain(skills::tools()) {
-            tools.insert(tool);
-        }
-        tools
-    }
-
-    /// Adds a tool, and replaces a tool of the same name.
-    pub fn insert(&mut self, tool: Arc<dyn Tool>) {
-        self.tools.insert(tool.spec().name.clone(), tool);
-    }
-
-    /// Returns the tool with this name.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.get(name)
-    }
-
-    /// Returns the names of the tools, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &Name> {
-        self.tools.keys()
-    }
-}
-
-impl std::fmt::Debug for Toolbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.tools.keys()).finish()
-    }
 }
 
 #[cfg(test)]
