@@ -79,6 +79,7 @@ pub(crate) fn turn_of(
         file: Some(Box::new(callsheet::turn::FileUse::read(
             "/work/src/lib.rs".to_owned(),
             "0".repeat(64),
+            false,
         ))),
         took_ms: 1,
     };

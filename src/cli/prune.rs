@@ -9,7 +9,7 @@ use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::printable;
 use crate::report::{self, RemovedRun};
-use crate::run::prune::{self, Found, OldRun, Stays};
+use crate::run::prune::{self, Found, OldRun, Removal, Stays};
 use crate::spec::keeping::Keeping;
 use crate::spending::Spending;
 
@@ -47,12 +47,13 @@ fn removed<'a>(project: &Project, old: &'a [OldRun]) -> (Vec<&'a RemovedRun>, Ex
     }
     for old in old.iter().rev() {
         match prune::remove(old) {
-            Ok(true) => gone.push(&old.bill),
-            Ok(false) | Err(JournalError::Locked { .. }) => {
-                complain(&format!(
-                    "note: run {} is kept: it went on in the meantime",
-                    old.bill.run
-                ));
+            Ok(Removal::Removed) => gone.push(&old.bill),
+            Ok(Removal::Gone) => {}
+            Ok(Removal::WentOn) => {
+                complain(&format!("note: run {} is kept: it went on meanwhile", old.bill.run));
+            }
+            Err(JournalError::Locked { .. }) => {
+                complain(&format!("note: run {} is kept: another process has it", old.bill.run));
             }
             Err(error) => {
                 let run = project.run_with(old.bill.run);
@@ -70,9 +71,9 @@ fn note_the_rest(found: &Found, ids: &ShortIds) {
     let open: Vec<_> =
         found.stay.iter().filter(is_open).map(|(run, _)| ids.of(&run.name())).collect();
     if !open.is_empty() {
-        let (noun, verb) = if open.len() == 1 { ("run", "has") } else { ("runs", "have") };
+        let (noun, verb) = if open.len() == 1 { ("run", "stays") } else { ("runs", "stay") };
         complain(&format!(
-            "note: {} {noun} that {verb} not ended stay: {}",
+            "note: {} {noun} {verb}, not ended or in use: {}",
             open.len(),
             open.join(", ")
         ));

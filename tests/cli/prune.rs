@@ -105,6 +105,37 @@ fn what_a_removed_run_cost_stays_in_every_sum() {
 }
 
 #[test]
+fn the_newest_runs_are_those_that_began_last_whatever_their_ids() {
+    let desk = desk("");
+    let oldest = "ffffffff-ffff-4fff-8fff-ffffffffffff";
+    desk.good(&["run", "--run-id", oldest]);
+    desk.good(&["run"]);
+    let newest = "00000000-0000-4000-8000-000000000000";
+    desk.good(&["run", "--run-id", newest]);
+    let gone = ids(&desk.json(&["prune", "--keep", "1", "--dry-run", "--json"]));
+    assert_eq!((gone.len(), gone[1].as_str()), (2, oldest));
+    assert!(!gone.contains(&newest.to_owned()));
+}
+
+#[test]
+fn two_that_prune_at_once_remove_each_run_once() {
+    let desk = desk("");
+    (0..6).for_each(|_| drop(desk.good(&["run"])));
+    let before = bill(&desk);
+    let both = [(); 2].map(|()| desk.start(&["prune", "--keep", "1", "--json"]));
+    let done = both.map(|live| live.end());
+    let mut gone = Vec::new();
+    for done in &done {
+        assert!(done.code == 0 && !done.err.contains("error"), "{}", done.err);
+        gone.extend(ids(&crate::support::desk::lines(&done.out)));
+    }
+    gone.sort();
+    gone.dedup();
+    assert_eq!((gone.len(), desk.runs().len()), (5, 1), "{gone:?}");
+    assert_eq!(bill(&desk), before);
+}
+
+#[test]
 fn what_has_not_ended_stays() {
     let desk = desk("");
     assert_eq!(desk.call(&["run", "--input", "gate=true"]).code, 6);
@@ -115,7 +146,7 @@ fn what_has_not_ended_stays() {
     desk.good(&["run", "--also"]);
     let (before, rows) = (bill(&desk).0.len(), desk.call(&["prune", "--keep", "0", "--json"]));
     assert_eq!((rows.code, rows.out.lines().count()), (0, 1), "{}", rows.err);
-    let kept = "note: 2 runs that have not ended stay";
+    let kept = "note: 2 runs stay, not ended or in use";
     assert!(rows.err.contains(kept), "{}", rows.err);
     let names: Vec<_> = desk.runs().iter().map(|run| run.file_name().unwrap().to_owned()).collect();
     assert_eq!(names, [resting.as_str(), at_work.as_str()]);

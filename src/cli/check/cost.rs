@@ -11,8 +11,11 @@ use crate::report::short;
 use crate::spec::budget::Amount;
 use crate::spending::Usd;
 
-/// The most earlier runs that are looked at, the newest ones.
-const LOOKED_AT: usize = 20;
+/// The most earlier runs that count, the newest ones that completed.
+const MOST_COUNTED: usize = 20;
+
+/// The most earlier runs that are read for them: a file whose runs fail for long must not make `check` slow.
+const MOST_READ: usize = 200;
 
 /// Prints the forecast.
 pub(super) fn run(project: &Project, config: &Config, json: bool) -> Exit {
@@ -33,11 +36,12 @@ fn earlier_runs(project: &Project, config: &Config) -> Vec<EarlierRun> {
         matches!(first.first().map(|record| &record.event),
             Some(Event::RunCreated(created)) if created.file == config.file)
     };
-    let runs = project.runs().into_iter().filter(is_of_file).take(LOOKED_AT);
+    let runs = project.runs().into_iter().filter(is_of_file).take(MOST_READ);
     runs.filter_map(|run| match run.state(|_| {}) {
         (state, Ok(())) => EarlierRun::of(&state, &hash),
         (_, Err(_)) => None,
     })
+    .take(MOST_COUNTED)
     .collect()
 }
 

@@ -120,14 +120,14 @@ async fn foreseen(
 
 /// Returns why the file of a call holds what its agent does not know, if it does.
 fn stale(context: &StepContext, change: &FileChange) -> Option<Stale> {
-    change.pre.as_ref()?;
+    let now = change.pre.as_deref()?;
     let known = context.files.lock().content(&change.place).map(str::to_owned);
-    if known == change.pre {
+    if known.as_deref() == Some(now) {
         return None;
     }
     let changed = context.services.changed_files.lock();
-    let changes = changed.changes(&change.place, &context.agent, &context.task);
-    files::stale(known.as_deref(), change.pre.as_deref(), changes)
+    let changes = changed.changes(&change.place, now, &context.agent, &context.task);
+    files::stale(known.as_deref(), Some(now), changes)
 }
 
 /// Records that a call begins. Does nothing if a repetition does no harm, or if the tool announces

@@ -3,7 +3,7 @@
 //!
 //! `paths` says what a task means to write. Nothing keeps its tools or commands from other files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use super::Setting;
 use super::diagnostic::{NO_HELP, Place, Problems};
@@ -53,8 +53,8 @@ fn wrong(pattern: &str) -> Option<(String, &'static str)> {
 
 /// Tasks whose `paths` are the same, and which take the same locks. One that is not exclusive stands alone, because
 /// its locks must not keep another such task waiting.
-struct Class<'a> {
-    patterns: &'a [String],
+struct Class {
+    patterns: Vec<(String, PathPattern)>,
     exclusive: bool,
     /// Numbers of tasks.
     tasks: Vec<usize>,
@@ -64,30 +64,27 @@ struct Class<'a> {
 /// the same files at the same time.
 pub(super) fn check(setting: Setting<'_>, tasks: &mut [TaskSpec]) {
     let classes = classes(tasks);
-    let read: HashMap<&str, PathPattern> = classes
-        .iter()
-        .flat_map(|class| class.patterns)
-        .map(|text| (text.as_str(), PathPattern::read(text)))
-        .collect();
-    let order = Order::new(tasks);
-    let (mut locks, mut warned) = (Vec::new(), HashSet::new());
+    let mut order = Order::new(tasks);
+    let mut locks = Vec::new();
     for (at, one) in classes.iter().enumerate() {
+        let number = one.tasks[0];
         if one.exclusive {
-            let name = &tasks[one.tasks[0]].name;
-            locks.push((format!("paths/{name}"), one.tasks.clone()));
+            locks.push((format!("paths/{}", tasks[number].name), one.tasks.clone()));
         }
+        let mut is_warned = false;
         for other in &classes[..at] {
-            let Some((first, second)) = overlap(other, one, &read) else { continue };
-            let names = [&tasks[other.tasks[0]].name, &tasks[one.tasks[0]].name];
-            if one.exclusive || other.exclusive {
-                let [first, second] = names;
+            let is_locked = one.exclusive || other.exclusive;
+            if !is_locked && (is_warned || order.is_given(other.tasks[0], number)) {
+                continue;
+            }
+            let Some(patterns) = overlap(other, one) else { continue };
+            let [first, second] = [&tasks[other.tasks[0]].name, &tasks[number].name];
+            if is_locked {
                 let both = other.tasks.iter().chain(&one.tasks).copied().collect();
                 locks.push((format!("paths/{first}/{second}"), both));
-            } else if !warned.contains(&one.tasks[0])
-                && !order.is_given(other.tasks[0], one.tasks[0])
-            {
-                warned.insert(one.tasks[0]);
-                warn(setting, names, (first, second));
+            } else {
+                is_warned = true;
+                warn(setting, [first, second], patterns);
             }
         }
     }
@@ -104,15 +101,20 @@ pub(super) fn check(setting: Setting<'_>, tasks: &mut [TaskSpec]) {
     }
 }
 
-fn classes(tasks: &[TaskSpec]) -> Vec<Class<'_>> {
+fn classes(tasks: &[TaskSpec]) -> Vec<Class> {
     let mut found: BTreeMap<(&[String], Option<usize>), Vec<usize>> = BTreeMap::new();
     for (at, task) in tasks.iter().enumerate().filter(|(_, task)| !task.paths.is_empty()) {
         let alone = (!task.exclusive).then_some(at);
         found.entry((&task.paths, alone)).or_default().push(at);
     }
-    let mut classes: Vec<Class<'_>> = found
+    let read = |text: &String| (text.clone(), PathPattern::read(text));
+    let mut classes: Vec<Class> = found
         .into_iter()
-        .map(|((patterns, alone), tasks)| Class { patterns, exclusive: alone.is_none(), tasks })
+        .map(|((patterns, alone), tasks)| Class {
+            patterns: patterns.iter().map(read).collect(),
+            exclusive: alone.is_none(),
+            tasks,
+        })
         .collect();
     // In the order of the file, so that the later of two tasks is the one that is warned of.
     classes.sort_by_key(|class| class.tasks[0]);
@@ -120,14 +122,10 @@ fn classes(tasks: &[TaskSpec]) -> Vec<Class<'_>> {
 }
 
 /// Returns the first patterns of two classes that may match one file.
-fn overlap<'a>(
-    one: &Class<'a>,
-    other: &Class<'a>,
-    read: &HashMap<&str, PathPattern>,
-) -> Option<(&'a str, &'a str)> {
-    one.patterns.iter().find_map(|first| {
-        let meets = |second: &&String| read[first.as_str()].overlaps(&read[second.as_str()]);
-        Some((first.as_str(), other.patterns.iter().find(meets)?.as_str()))
+fn overlap<'a>(one: &'a Class, other: &'a Class) -> Option<(&'a str, &'a str)> {
+    one.patterns.iter().find_map(|(text, first)| {
+        let met = other.patterns.iter().find(|(_, second)| first.overlaps(second))?;
+        Some((text.as_str(), met.0.as_str()))
     })
 }
 
@@ -157,37 +155,66 @@ fn place<'a>(setting: Setting<'a>, task: &Name) -> Option<&'a Place> {
 /// Which tasks never run at the same time because one waits for the other.
 struct Order<'a> {
     tasks: &'a [TaskSpec],
-    numbers: HashMap<&'a Name, usize>,
+    /// The numbers of the dependencies of each task.
+    dependencies: Vec<Vec<usize>>,
+    /// For each task that was asked about, which others have ended when it starts.
+    before: HashMap<usize, Vec<bool>>,
 }
 
 impl<'a> Order<'a> {
     fn new(tasks: &'a [TaskSpec]) -> Self {
-        Self { tasks, numbers: tasks.iter().map(|task| &task.name).zip(0..).collect() }
+        let numbers: HashMap<&Name, usize> = tasks.iter().map(|task| &task.name).zip(0..).collect();
+        let of = |task: &TaskSpec| {
+            task.depends_on.iter().filter_map(|name| numbers.get(name)).copied().collect()
+        };
+        Self { tasks, dependencies: tasks.iter().map(of).collect(), before: HashMap::new() }
     }
 
-    fn is_given(&self, one: usize, other: usize) -> bool {
-        self.waits_for(one, other) || self.waits_for(other, one)
+    fn is_given(&mut self, one: usize, other: usize) -> bool {
+        self.starts_after(one, other) || self.starts_after(other, one)
     }
 
     /// Returns true if a task starts only when another has ended.
-    fn waits_for(&self, task: usize, other: usize) -> bool {
-        let (mut open, mut seen) = (vec![task], HashSet::new());
-        while let Some(at) = open.pop() {
-            if at == other {
-                return true;
+    fn starts_after(&mut self, task: usize, other: usize) -> bool {
+        if !self.before.contains_key(&task) {
+            let before = self.all_before(task);
+            self.before.insert(task, before);
+        }
+        self.before[&task][other]
+    }
+
+    /// Walks from a task to all that have ended when it starts. A dependency that completed has started before. One
+    /// that only ended may have been skipped at the first failure of its own dependencies, while others of them
+    /// were at work.
+    fn all_before(&self, task: usize) -> Vec<bool> {
+        let mut is_before = vec![false; self.tasks.len()];
+        let mut seen = [is_before.clone(), is_before.clone()];
+        let mut open = vec![(task, true)];
+        while let Some((at, has_started)) = open.pop() {
+            if std::mem::replace(&mut seen[usize::from(has_started)][at], true) {
+                continue;
             }
-            let spec = &self.tasks[at];
-            let waits_for_all = match spec.join {
-                Join::AllSuccess | Join::AllDone | Join::NoneFailed => true,
-                Join::AnySuccess => spec.depends_on.len() == 1,
-                Join::AtLeast(wanted) => wanted as usize >= spec.depends_on.len(),
+            is_before[at] = true;
+            let (spec, of) = (&self.tasks[at], &self.dependencies[at]);
+            let count = spec.depends_on.len();
+            let have_completed = match spec.join {
+                Join::AllSuccess => true,
+                Join::AllDone | Join::NoneFailed => false,
+                Join::AnySuccess => count == 1,
+                Join::AtLeast(wanted) => wanted as usize >= count,
             };
-            if waits_for_all {
-                let before = spec.depends_on.iter().filter_map(|name| self.numbers.get(name));
-                open.extend(before.copied().filter(|at| seen.insert(*at)));
+            let waits_for_all =
+                have_completed || matches!(spec.join, Join::AllDone | Join::NoneFailed);
+            let all_have_ended = match has_started {
+                true => waits_for_all,
+                false => spec.join == Join::AllDone || (waits_for_all && count == 1),
+            };
+            if all_have_ended {
+                open.extend(of.iter().map(|before| (*before, has_started && have_completed)));
             }
         }
-        false
+        is_before[task] = false;
+        is_before
     }
 }
 
@@ -256,6 +283,21 @@ mod tests {
                 vec![],
             ),
             ("", "depends_on = ['u', 'v']\njoin = 'at_least:2'\npaths = ['docs']", vec![]),
+            // The one between them may be skipped, because of another, while the first is at work.
+            (
+                "depends_on = ['u', 't']",
+                "depends_on = ['v']\njoin = 'all_done'\npaths = ['docs']",
+                vec![
+                    "`u` and `w` may \
+              write the same files at the same time: `docs/*.md` and `docs` overlap",
+                ],
+            ),
+            (
+                "depends_on = ['u', 't']\njoin = 'all_done'",
+                "depends_on = ['v']\njoin = 'all_done'\npaths = ['docs']",
+                vec![],
+            ),
+            ("depends_on = ['u', 't']", "depends_on = ['v']\npaths = ['docs']", vec![]),
             // It may start while the other is at work.
             (
                 "",

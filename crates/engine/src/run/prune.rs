@@ -3,6 +3,7 @@
 //! Owns which runs may go: those that have ended, that no process drives and that can be read. How many and how old, the
 //! rule says (`spec::keeping`). A fork is a copy, so no run needs the one that it was forked from.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,7 +54,10 @@ pub fn find(
         None => run.has_begun(),
         Some(file) => is_of(run, file),
     };
-    for run in archive.runs()?.into_iter().filter(is_counted) {
+    // The id of a run need not tell its time: a person may have chosen it.
+    let mut runs: Vec<RecordedRun> = archive.runs()?.into_iter().filter(is_counted).collect();
+    runs.sort_by_cached_key(|run| Reverse(started_ms(run)));
+    for run in runs {
         let place = newer;
         newer += 1;
         if !rule.may_go(place) {
@@ -72,20 +76,37 @@ pub fn find(
     Ok(found)
 }
 
-/// Removes an old run. Returns false if it went on or was removed since it was looked at; then it is left alone.
+/// What became of an old run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is removed.
+    Removed,
+    /// It went on since it was looked at, and is left alone.
+    WentOn,
+    /// Somebody else has removed it.
+    Gone,
+}
+
+/// Removes an old run, if it is as it was when it was looked at.
 ///
 /// # Errors
 /// Returns an error if what it cost cannot be kept or its files cannot be removed. [`JournalError::Locked`] says that
 /// another process has it.
-pub fn remove(old: &OldRun) -> Result<bool, JournalError> {
-    if !old.run.has_begun() {
-        return Ok(false);
+pub fn remove(old: &OldRun) -> Result<Removal, JournalError> {
+    let removal = try_to_remove(old);
+    match removal {
+        Ok(Removal::Removed) => removal,
+        _ if !old.run.has_begun() => Ok(Removal::Gone),
+        other => other,
     }
+}
+
+fn try_to_remove(old: &OldRun) -> Result<Removal, JournalError> {
     let owned = drivable(&*old.run)?.own()?;
     // From here on nobody else writes to it.
     match bill_of(&old.run)? {
-        Some(bill) if bill == old.bill => owned.remove(&bill.line()).map(|()| true),
-        _ => Ok(false),
+        Some(bill) if bill == old.bill => owned.remove(&bill.line()).map(|()| Removal::Removed),
+        _ => Ok(Removal::WentOn),
     }
 }
 
@@ -107,8 +128,8 @@ pub(super) fn at_start(archive: &dyn Archive, rule: Keeping, file: &Path) {
     let mut removed = 0;
     for old in &found.old {
         match remove(old) {
-            Ok(true) => removed += 1,
-            Ok(false) | Err(JournalError::Locked { .. }) => {}
+            Ok(Removal::Removed) => removed += 1,
+            Ok(Removal::WentOn | Removal::Gone) | Err(JournalError::Locked { .. }) => {}
             Err(error) => tracing::warn!(%error, run = %old.bill.run, "an old run was not removed"),
         }
     }
@@ -120,9 +141,11 @@ pub(super) fn at_start(archive: &dyn Archive, rule: Keeping, file: &Path) {
 /// Returns what is to be kept of a run; `None` if it has not ended.
 fn bill_of(run: &RecordedRun) -> Result<Option<RemovedRun>, JournalError> {
     let (state, cost) = RunCost::read(&**run)?;
-    let first = run.first()?;
-    let started = first.first().map_or(0, |record| record.ts_ms);
-    Ok(RemovedRun::of(&state, &cost, started))
+    Ok(RemovedRun::of(&state, &cost, started_ms(run).unwrap_or(0)))
+}
+
+fn started_ms(run: &RecordedRun) -> Option<i64> {
+    run.first().ok()?.first().map(|record| record.ts_ms)
 }
 
 fn since(bill: &RemovedRun, now_ms: i64) -> Duration {

@@ -1,7 +1,7 @@
 //! The files that the agents of a run have changed, and who did it last.
 //!
-//! A change counts from the record of its beginning: it is durable before the file changes, so whoever finds the
-//! content finds the record too. The agents at work share the table that the records gave, and add to it before they
+//! A change is known from the record of its beginning: it is durable before the file changes, so whoever finds the
+//! content finds the record too. It counts if the file holds what it was to make, or when it has ended well. The agents at work share the table that the records gave, and add to it before they
 //! change a file: the mail of the run would come later.
 
 use std::collections::BTreeMap;
@@ -24,15 +24,17 @@ pub struct Files {
 }
 
 /// The changes of one file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Changed {
-    last: Change,
-    /// The change before it.
+    /// The last change that was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    before: Option<Change>,
-    /// The last change by somebody else than whoever made the last one.
+    last: Option<Change>,
+    /// The last one by somebody else than whoever made that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     other: Option<Change>,
+    /// Those that have begun, in order. Whether one was made shows in the file: it may be refused still.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    begun: Vec<Change>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,69 +56,33 @@ impl Files {
                 };
                 let (call, after) = (started.key.clone(), change.post.clone());
                 self.open.insert(call.clone(), change.place.clone());
-                let change_by = Change { by: by.clone(), call, at: record.into(), after };
-                self.begun(&change.place, change_by);
+                let changed = self.changed.entry(change.place.clone()).or_default();
+                // The same call looks at the file again, or is made again.
+                changed.begun.retain(|begun| begun.call != call);
+                changed.begun.push(Change { by: by.clone(), call, at: record.into(), after });
             }
             Event::ToolFinished(finished) => {
-                if let Some(place) = self.open.remove(&finished.key)
-                    && finished.status == ToolStatus::Error
-                {
-                    self.failed(&place, &finished.key);
+                if let Some(place) = self.open.remove(&finished.key) {
+                    self.ended(&place, &finished.key, finished.status != ToolStatus::Error);
                 }
             }
             _ => {}
         }
     }
 
-    /// Returns who changed a file, as this agent of a task asks it. What an earlier attempt of the task made is its
-    /// own.
+    /// Returns who changed a file that holds this content now, as this agent of a task asks it. What an earlier
+    /// attempt of the task made is its own.
     #[must_use]
-    pub fn changes(&self, place: &str, agent: &AgentId, task: &Name) -> Changes {
+    pub fn changes(&self, place: &str, now: &str, agent: &AgentId, task: &Name) -> Changes {
         let is_main = agent.is_main_of(task);
-        self.changes_but(place, |by| by == agent || (is_main && by.is_main_of(task)))
-    }
-
-    /// Returns true if the file was changed last by this agent, or by one that works for it.
-    #[must_use]
-    pub fn is_changed_under(&self, place: &str, top: &AgentId) -> bool {
-        self.changed.get(place).is_some_and(|changed| changed.last.by.is_within(top))
-    }
-
-    fn begun(&mut self, place: &str, change: Change) {
-        let Some(Changed { last, other, .. }) = self.changed.get_mut(place) else {
-            let changed = Changed { last: change, before: None, other: None };
-            self.changed.insert(place.to_owned(), changed);
-            return;
-        };
-        if last.call == change.call {
-            // The call is made again.
-            *last = change;
-            return;
-        }
-        let other = if last.by == change.by { other.take() } else { Some(last.clone()) };
-        let before = Some(std::mem::replace(last, change.clone()));
-        self.changed.insert(place.to_owned(), Changed { last: change, before, other });
-    }
-
-    /// Takes back a change that was not made.
-    fn failed(&mut self, place: &str, call: &CallKey) {
-        let Some(changed) =
-            self.changed.get_mut(place).filter(|changed| changed.last.call == *call)
-        else {
-            return;
-        };
-        match changed.before.take() {
-            Some(before) => changed.last = before,
-            None => drop(self.changed.remove(place)),
-        }
-    }
-
-    fn changes_but(&self, place: &str, is_own: impl Fn(&AgentId) -> bool) -> Changes {
-        let Some(Changed { last, other, .. }) = self.changed.get(place) else {
+        let is_own = |by: &AgentId| by == agent || (is_main && by.is_main_of(task));
+        let Some(Changed { last, other, begun }) = self.changed.get(place) else {
             return Changes::default();
         };
-        let own = is_own(&last.by).then(|| last.after.clone());
-        let other = [Some(last), other.as_ref()].into_iter().flatten().find(|c| !is_own(&c.by));
+        let begun = begun.iter().filter(|change| change.after == now);
+        let made: Vec<&Change> = other.iter().chain(last).chain(begun).collect();
+        let own = made.last().filter(|last| is_own(&last.by)).map(|last| last.after.clone());
+        let other = made.iter().rev().find(|change| !is_own(&change.by));
         let other = other.map(|Change { by, at, after, .. }| ChangedBy {
             agent: by.clone(),
             seq: at.seq,
@@ -124,6 +90,28 @@ impl Files {
             after: after.clone(),
         });
         Changes { own, other }
+    }
+
+    /// Returns true if one of the last two that changed the file is this agent, or one that works for it.
+    #[must_use]
+    pub fn is_changed_under(&self, place: &str, top: &AgentId) -> bool {
+        let Some(Changed { last, other, .. }) = self.changed.get(place) else { return false };
+        last.iter().chain(other).any(|change| change.by.is_within(top))
+    }
+
+    /// Takes in that a change has ended: it was made, or it came to nothing.
+    fn ended(&mut self, place: &str, call: &CallKey, is_made: bool) {
+        let Some(changed) = self.changed.get_mut(place) else { return };
+        let Some(at) = changed.begun.iter().position(|begun| begun.call == *call) else { return };
+        let change = changed.begun.remove(at);
+        if is_made {
+            if changed.last.as_ref().is_some_and(|last| last.by != change.by) {
+                changed.other = changed.last.take();
+            }
+            changed.last = Some(change);
+        } else if changed.last.is_none() && changed.begun.is_empty() {
+            self.changed.remove(place);
+        }
     }
 }
 
@@ -179,14 +167,18 @@ mod tests {
         record(seq, agent, finished.into())
     }
 
-    /// Who changed the file, as an agent asks it: what it made itself, and who else made what.
-    fn asked(records: &[Record], agent: &str) -> (Option<String>, Option<(String, u64)>) {
+    /// Who changed the file that holds `now`, as an agent asks it: what it made itself, and who else made what.
+    fn asked(
+        records: &[Record],
+        now: &str,
+        agent: &str,
+    ) -> (Option<String>, Option<(String, u64)>) {
         let mut files = Files::default();
         for record in records {
             files.note(record);
         }
         let task = Name::new("a").expect("a name");
-        let Changes { own, other } = files.changes("/f", &AgentId::from_text(agent), &task);
+        let Changes { own, other } = files.changes("/f", now, &AgentId::from_text(agent), &task);
         (own, other.map(|by| (by.agent.to_string(), by.seq)))
     }
 
@@ -195,44 +187,68 @@ mod tests {
         use ToolStatus::{Error, Ok, Unknown};
         let own = |text: &str| Some(text.to_owned());
         let by = |agent: &str, seq| Some((agent.to_owned(), seq));
-        for (records, agent, expected) in [
-            (vec![], "a", (None, None)),
-            (vec![started(1, "b", "1")], "a", (None, by("b", 1))),
-            (vec![started(1, "b", "1")], "b", (own("1"), None)),
+        let begun = |seq, agent: &str, after: &str| vec![started(seq, agent, after)];
+        let made = |seq, agent: &str, after: &str| {
+            let of = u32::try_from(seq).expect("small");
+            vec![started(seq, agent, after), ended(seq + 1, agent, of, Ok)]
+        };
+        let refused = |seq, agent: &str, after: &str| {
+            let of = u32::try_from(seq).expect("small");
+            vec![started(seq, agent, after), ended(seq + 1, agent, of, Error)]
+        };
+        for (records, now, agent, expected) in [
+            (vec![], "", "a", (None, None)),
+            (made(1, "b", "1"), "1", "a", (None, by("b", 1))),
+            (made(1, "b", "1"), "1", "b", (own("1"), None)),
             // It is changed again by the one who asks.
-            (vec![started(1, "b", "1"), started(2, "a", "2")], "a", (own("2"), by("b", 1))),
+            ([made(1, "b", "1"), made(3, "a", "2")].concat(), "2", "a", (own("2"), by("b", 1))),
             (
-                vec![started(1, "b", "1"), started(2, "a", "2"), started(3, "a", "3")],
+                [made(1, "b", "1"), made(3, "a", "2"), made(5, "a", "3")].concat(),
+                "3",
                 "a",
                 (own("3"), by("b", 1)),
             ),
             (
-                vec![started(1, "b", "1"), started(2, "a", "2"), started(3, "c", "3")],
+                [made(1, "b", "1"), made(3, "a", "2"), made(5, "c", "3")].concat(),
+                "3",
                 "a",
-                (None, by("c", 3)),
+                (None, by("c", 5)),
             ),
             // An attempt before, and what works for it.
-            (vec![started(1, "a", "1")], "a~2", (own("1"), None)),
-            (vec![started(1, "a/b-1", "1")], "a", (None, by("a/b-1", 1))),
+            (made(1, "a", "1"), "1", "a~2", (own("1"), None)),
+            (made(1, "a/b-1", "1"), "1", "a", (None, by("a/b-1", 1))),
+            // What has only begun was made if the file holds it.
+            (begun(1, "b", "1"), "1", "a", (None, by("b", 1))),
+            (begun(1, "b", "1"), "0", "a", (None, None)),
+            ([made(1, "b", "1"), begun(3, "a", "2")].concat(), "1", "a", (None, by("b", 1))),
             // What came to nothing.
-            (vec![started(1, "b", "1"), ended(2, "b", 1, Error)], "a", (None, None)),
-            (vec![started(1, "b", "1"), ended(2, "b", 1, Unknown)], "a", (None, by("b", 1))),
+            (refused(1, "b", "1"), "0", "a", (None, None)),
             (
-                vec![
-                    started(1, "b", "1"),
-                    ended(2, "b", 1, Ok),
-                    started(3, "c", "2"),
-                    ended(4, "c", 3, Error),
-                ],
+                [begun(1, "b", "1"), vec![ended(2, "b", 1, Unknown)]].concat(),
+                "1",
+                "a",
+                (None, by("b", 1)),
+            ),
+            ([made(1, "b", "1"), refused(3, "c", "2")].concat(), "1", "a", (None, by("b", 1))),
+            // Many begin at once, one of them makes its change, and the others come to nothing.
+            (
+                [
+                    vec![started(1, "b", "1"), started(2, "c", "2"), started(3, "d", "3")],
+                    vec![ended(4, "b", 1, Ok), ended(5, "c", 2, Error), ended(6, "d", 3, Error)],
+                ]
+                .concat(),
+                "1",
                 "a",
                 (None, by("b", 1)),
             ),
         ] {
-            assert_eq!(asked(&records, agent), expected, "{records:?}");
+            assert_eq!(asked(&records, now, agent), expected, "{records:?}");
         }
         let mut files = Files::default();
-        files.note(&started(1, "a/b-1/c-1", "1"));
+        let records = [made(1, "a/b-1/c-1", "1"), made(3, "o", "2"), refused(5, "p", "3")].concat();
+        records.iter().for_each(|record| files.note(record));
         let is_under = |top: &str| files.is_changed_under("/f", &AgentId::from_text(top));
-        assert!(is_under("a/b-1") && !is_under("a/b-2") && !is_under("a/b"));
+        assert!(is_under("a/b-1") && is_under("o"));
+        assert!(!is_under("a/b-2") && !is_under("a/b") && !is_under("p"));
     }
 }

@@ -45,20 +45,25 @@ pub struct FileUse {
     /// True if the call kept the content but for one place that it named.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
+    /// True if the call read a later part and not the beginning: it shows nothing of a change before that part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub later_part: bool,
 }
 
 impl FileUse {
-    /// Makes the use of a call that read a content.
+    /// Makes the use of a call that read a content, from its beginning or from a later part on.
     #[must_use]
-    pub fn read(place: String, hash: String) -> Self {
-        Self { place, before: Some(hash), after: None, in_place: false }
+    pub fn read(place: String, hash: String, later_part: bool) -> Self {
+        Self { place, before: Some(hash), after: None, in_place: false, later_part }
     }
 
     /// Makes the use of a call that made this change; `None` if the record of the change names no place.
     #[must_use]
     pub fn changed(change: &FileChange) -> Option<Self> {
         let FileChange { place, pre, post, in_place, .. } = change.clone();
-        (!place.is_empty()).then_some(Self { place, before: pre, after: Some(post), in_place })
+        let (before, after) = (pre, Some(post));
+        let used = Self { place, before, after, in_place, later_part: false };
+        (!used.place.is_empty()).then_some(used)
     }
 }
 
@@ -83,7 +88,7 @@ impl KnownFiles {
             return;
         }
         let known = Arc::make_mut(&mut self.known);
-        for FileUse { place, before, after, in_place } in self.of_turn.drain(..) {
+        for FileUse { place, before, after, in_place, later_part } in self.of_turn.drain(..) {
             let knew = known.get(&place).map(String::as_str);
             match (after, before) {
                 (Some(after), before) => {
@@ -91,8 +96,8 @@ impl KnownFiles {
                         known.insert(place, after);
                     }
                 }
-                (None, Some(read)) => drop(known.insert(place, read)),
-                (None, None) => {}
+                (None, Some(read)) if !later_part => drop(known.insert(place, read)),
+                (None, _) => {}
             }
         }
     }
@@ -204,7 +209,11 @@ mod tests {
     use super::*;
 
     fn read(hash: &str) -> FileUse {
-        FileUse::read("/w/f".to_owned(), hash.to_owned())
+        FileUse::read("/w/f".to_owned(), hash.to_owned(), false)
+    }
+
+    fn read_on(hash: &str) -> FileUse {
+        FileUse::read("/w/f".to_owned(), hash.to_owned(), true)
     }
 
     fn made(before: Option<&str>, after: &str, in_place: bool) -> FileUse {
@@ -236,6 +245,10 @@ mod tests {
         for (turns, content) in [
             (&[none][..], None),
             (&[&[read("1")], none], Some("1")),
+            // A later part does not show what was changed before it.
+            (&[&[read("1")], &[read_on("2")], none], Some("1")),
+            (&[&[read_on("1")], none], None),
+            (&[&[read("1")], &[read_on("2")], &[read("2")], none], Some("2")),
             (&[&[made(None, "1", false)], none], Some("1")),
             (&[&[made(Some("0"), "1", false)], none], Some("1")),
             // An edit of what it knows.

@@ -152,8 +152,9 @@ impl Tool for ReadFile {
                 let text = read::read(&mut file, size, window);
                 let text = text.map_err(|error| place.refused("read", error))?;
                 let hash = file.hash();
-                let file =
-                    lies.ok().zip(hash).map(|(place, hash)| Box::new(FileUse::read(place, hash)));
+                let later_part = window.offset > 1;
+                let used = |(place, hash)| Box::new(FileUse::read(place, hash, later_part));
+                let file = lies.ok().zip(hash).map(used);
                 match text {
                     read::Text::Shown(text) => Ok(ToolOutput { file, ..ToolOutput::ok(text) }),
                     read::Text::Media(kind, bytes) => {

@@ -1,7 +1,8 @@
 //! Whether two path patterns may match one path.
 //!
-//! Pure, and careful: what it cannot decide counts as an overlap. A pattern that ends with `/`, or with a plain name
-//! without a dot, stands for all that lies below too.
+//! Pure, and careful: what it cannot decide counts as an overlap. A pattern whose last name is plain may be a folder:
+//! it stands for all that lies below too. One with a dot in it, like `a.rs` or `conf.d`, is one only for a pattern that
+//! names it by a name of its own: `**/*.md` does not lie below it.
 
 /// The most alternatives that the braces of a pattern may stand for. One with more may match anything.
 const MOST_ALTERNATIVES: usize = 256;
@@ -46,7 +47,7 @@ impl PathPattern {
         let (Some(one), Some(other)) = (&self.alternatives, &other.alternatives) else {
             return true;
         };
-        one.iter().any(|one| other.iter().any(|other| parts_meet(one, other)))
+        one.iter().any(|one| other.iter().any(|other| paths_meet(one, other)))
     }
 }
 
@@ -68,9 +69,16 @@ fn alternatives(text: &str) -> Option<Vec<String>> {
 
 /// Splits a pattern at its first pair of braces.
 fn first_braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
-    let begin = text.find('{')?;
+    let mut is_escaped = false;
+    let plain = text.char_indices().filter(|(_, sign)| {
+        let is_plain = !is_escaped;
+        is_escaped = is_plain && *sign == '\\';
+        is_plain && *sign != '\\'
+    });
+    let plain: Vec<(usize, char)> = plain.collect();
+    let begin = plain.iter().find(|(_, sign)| *sign == '{')?.0;
     let (mut level, mut from, mut choices) = (0_usize, begin + 1, Vec::new());
-    for (at, sign) in text.char_indices().skip_while(|(at, _)| *at < begin) {
+    for (at, sign) in plain.into_iter().skip_while(|(at, _)| *at < begin) {
         match sign {
             '{' => level += 1,
             '}' if level == 1 => {
@@ -90,10 +98,11 @@ fn first_braces(text: &str) -> Option<(&str, Vec<&str>, &str)> {
 
 fn parts(text: &str) -> Vec<Part> {
     let names = text.split('/').filter(|name| !name.is_empty() && *name != ".");
+    let last = names.clone().next_back();
     let parts = names.map(|name| if name == "**" { Part::Names } else { Part::Name(signs(name)) });
-    let last = text.rsplit('/').next().unwrap_or_default();
-    let may_be_folder = !last.contains(['.', '*', '?', '[']);
-    parts.chain(may_be_folder.then_some(Part::Names)).collect()
+    let is_folder =
+        text.ends_with('/') || last.is_none_or(|last| !last.contains(['.', '*', '?', '[']));
+    parts.chain(is_folder.then_some(Part::Names)).collect()
 }
 
 fn signs(name: &str) -> Vec<Sign> {
@@ -150,6 +159,20 @@ fn meet<T>(
     row[one.len()]
 }
 
+/// Returns true if a path may match both, or if one may lie below the other.
+fn paths_meet(one: &[Part], other: &[Part]) -> bool {
+    parts_meet(one, other) || lies_below(one, other) || lies_below(other, one)
+}
+
+/// Returns true if a pattern names, by a name for each, the last name of another one and more below it.
+fn lies_below(one: &[Part], top: &[Part]) -> bool {
+    let meets = |pair: (&Part, &Part)| match pair {
+        (Part::Name(one), Part::Name(top)) => names_meet(one, top),
+        (Part::Names, _) | (_, Part::Names) => false,
+    };
+    one.len() > top.len() && one.iter().zip(top).all(meets)
+}
+
 fn parts_meet(one: &[Part], other: &[Part]) -> bool {
     // Most pairs of patterns differ in their first plain names.
     for pair in one.iter().zip(other) {
@@ -171,6 +194,17 @@ fn names_meet(one: &[Sign], other: &[Sign]) -> bool {
         (Sign::Is(one), Sign::Is(other)) => one == other,
         _ => true,
     };
+    // Most names have no sign but characters, and differ soon.
+    let is_plain = |sign: &Sign| matches!(sign, Sign::Is(_));
+    let pairs = one.iter().zip(other).take_while(|(one, other)| is_plain(one) && is_plain(other));
+    let plain = pairs.clone().count();
+    if !pairs.clone().all(|(one, other)| one == other) {
+        return false;
+    }
+    let (one, other) = (&one[plain..], &other[plain..]);
+    if one.is_empty() && other.is_empty() {
+        return true;
+    }
     meet(one, other, |sign| *sign == Sign::Many, fits)
 }
 
@@ -197,6 +231,19 @@ mod tests {
             ("**/*.rs", "src/a.py", false),
             ("**/*.rs", "src/a.rs", true),
             ("**/*.rs", "src", true),
+            // Folders, by whatever name.
+            (".", "src/a.rs", true),
+            ("./.", "src", true),
+            ("src/.", "src/a.rs", true),
+            (".github", ".github/workflows/ci.yml", true),
+            ("src/v1.2", "src/v1.2/a", true),
+            ("src/v1.2", "src/*/a", true),
+            ("src/v1.2/", "src/**/a", true),
+            ("src/v1.2", "src/v1.3/a", false),
+            ("src/a.rs", "docs/**", false),
+            // A brace that is escaped is one of the name.
+            ("src/\\{a\\}.rs", "src/?a?.rs", true),
+            ("src/\\{a,b\\}", "src/a", false),
             ("src/*.rs", "src/*.py", false),
             ("src/a*", "src/*b", true),
             ("src/a*c", "src/ab", false),
