@@ -181,11 +181,21 @@ async fn agents_that_write_one_file_at_once_lose_nothing() {
         (0..AGENTS).map(|n| format!("[tasks.t{n}]\nagent = 'adder'\nprompt = 'go'\n")).collect();
     let ended = TestRun::new(&format!(
         "[permissions]\ndefault = 'allow'\n[loops]\nenabled = false\n[limits]\nmax_concurrency = {AGENTS}\n\
-         [agents.adder]\ntools = ['read_file', 'write_file']\nmax_turns = 2000\n{tasks}"
+         [agents.adder]\ntools = ['read_file', 'write_file']\nmax_turns = 2000\n{tasks}\
+         [agents.blind]\ntools = ['write_file']\n\
+         [tasks.late]\nagent = 'blind'\nprompt = 'go'\ndepends_on = [{}]\n",
+        (0..AGENTS).map(|n| format!("'t{n}', ")).collect::<String>()
     ))
     .file("f", "begin\n")
     .script(&format!(
         r#"
+        [[rules]]
+        agent = "blind"
+        turn = 1
+        calls = [{{ tool = "write_file", input = {{ path = "f", content = "blind" }} }}]
+        [[rules]]
+        agent = "blind"
+        say = "done"
         [[rules]]
         last_tool = "read_file"
         when = "(last[0].text | find_all('(?m)^' ~ agent_id ~ ' ')) | length >= {LINES}"
@@ -210,4 +220,8 @@ async fn agents_that_write_one_file_at_once_lose_nothing() {
     let all = (0..AGENTS).flat_map(|n| ended.finished(&format!("t{n}")));
     let refused = all.filter(|finished| is_refused(finished.status)).count();
     assert!(refused > 0, "they never met, and the trial shows nothing");
+    // Of all that tried, the one who wrote last is named to whoever comes later.
+    let last = text.lines().last().and_then(|line| line.split(' ').next()).expect("a line");
+    let words = format!("!Error: `f` was written by @{last} at ");
+    assert!(told(&ended, "late")[0].starts_with(&words), "{last}: {:?}", told(&ended, "late"));
 }

@@ -275,7 +275,9 @@ async fn a_child_that_nothing_can_pay_is_not_started() {
     assert!(requests[0].tools().iter().any(|tool| tool == "delegate"));
     let said = String::from_utf8_lossy(&requests[1].body).into_owned();
     let told = "left of its budget, and one call of `dear` may take $";
-    assert!(said.contains("the run has $19.") && said.contains(told), "{said}");
+    // The run may hear of what the boss's own turn cost just after its call.
+    let left = ["the run has $19.", "the run has $20.0000 "].iter().any(|left| said.contains(left));
+    assert!(left && said.contains(told), "{said}");
     assert_eq!(desk.good(&["show", "/one", "--output"]).trim(), "I did it myself.");
     let cost = desk.json(&["cost", "--by", "agent", "--json"]);
     assert_eq!(cost.len(), 1, "{cost:?}");
