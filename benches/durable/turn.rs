@@ -4,8 +4,7 @@ use callsheet::event::Event;
 use callsheet::id::{AgentId, CallKey, Name, RunId};
 use callsheet::message::{Json, StopReason, Usage};
 use callsheet::turn::{
-    Effect, ModelRequested, ModelResponded, ResultSource, ToolFinished, ToolIntended, ToolStatus,
-    TurnStarted,
+    Effect, ModelRequested, ModelResponded, ToolFinished, ToolIntended, ToolStatus, TurnStarted,
 };
 use serde_json::json;
 
@@ -61,27 +60,13 @@ pub(crate) fn turn_of(
         effect: Effect::Pure,
     };
     let finished = ToolFinished {
-        key,
-        turn,
-        index: 0,
-        name: "read_file".to_owned(),
-        status: ToolStatus::Ok,
-        source: ResultSource::Live,
-        block: Json::encode(&block),
-        stored: None,
-        printed: None,
-        exit_code: None,
-        told_to_end: false,
-        denied: false,
-        refused: false,
-        fails_agent: false,
-        prints: None,
         file: Some(Box::new(callsheet::turn::FileUse::read(
             "/work/src/lib.rs".to_owned(),
             "0".repeat(64),
             false,
         ))),
         took_ms: 1,
+        ..ToolFinished::new(key, turn, 0, "read_file", ToolStatus::Ok, Json::encode(&block))
     };
     [
         vec![TurnStarted::new(turn, None).into(), requested.into()],

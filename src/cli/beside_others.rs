@@ -57,10 +57,7 @@ pub(super) fn check(
 
 /// Returns a running run of the same file.
 fn other(project: &Project, config: &Config) -> Option<RecordedRun> {
-    let is_same = |run: &RecordedRun| {
-        let state = || run.state(|_| {}).0;
-        run.is_live() && state().created().is_some_and(|created| created.file == config.file)
-    };
+    let is_same = |run: &RecordedRun| run.is_live() && run.is_of(&config.file);
     project.runs().into_iter().find(is_same)
 }
 

@@ -18,8 +18,8 @@ use callsheet::id::{CallKey, RunId};
 use callsheet::message::{Block, Json, StopReason, Usage, UsageSource};
 use callsheet::policy::RetryPolicy;
 use callsheet::turn::{
-    AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
-    ToolStatus, TurnStarted,
+    AgentSpawned, Effect, ModelResponded, Program, ToolFinished, ToolIntended, ToolStatus,
+    TurnStarted,
 };
 use ractor::Actor;
 use serde_json::json;
@@ -216,26 +216,7 @@ fn records_with_repeated_ids() -> Vec<Event> {
                 effect: Effect::Pure,
             }
             .into(),
-            ToolFinished {
-                key,
-                turn,
-                index,
-                name: tool,
-                status: ToolStatus::Ok,
-                source: ResultSource::Live,
-                block: Json::encode(&result),
-                stored: None,
-                printed: None,
-                exit_code: None,
-                told_to_end: false,
-                denied: false,
-                refused: false,
-                fails_agent: false,
-                prints: None,
-                file: None,
-                took_ms: 0,
-            }
-            .into(),
+            ToolFinished::new(key, turn, index, tool, ToolStatus::Ok, Json::encode(&result)).into(),
         ]);
     }
     events

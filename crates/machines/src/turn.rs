@@ -465,3 +465,36 @@ pub struct ToolFinished {
     /// Duration of the call in milliseconds.
     pub took_ms: u64,
 }
+
+impl ToolFinished {
+    /// Makes the record of a call of this process that has nothing beside its result.
+    #[must_use]
+    pub fn new(
+        key: CallKey,
+        turn: u32,
+        index: u32,
+        name: impl Into<String>,
+        status: ToolStatus,
+        block: Json,
+    ) -> Self {
+        Self {
+            key,
+            turn,
+            index,
+            name: name.into(),
+            status,
+            source: ResultSource::Live,
+            block,
+            stored: None,
+            printed: None,
+            exit_code: None,
+            told_to_end: false,
+            denied: false,
+            refused: false,
+            fails_agent: false,
+            prints: None,
+            file: None,
+            took_ms: 0,
+        }
+    }
+}

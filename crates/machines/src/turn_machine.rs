@@ -493,7 +493,7 @@ mod tests {
     use crate::output::Output;
     use crate::turn::ModelFailed;
     use crate::turn::TurnStarted;
-    use crate::turn::{Effect, ResultSource, ToolFinished, ToolIntended, ToolStarted, ToolStatus};
+    use crate::turn::{Effect, ToolFinished, ToolIntended, ToolStarted, ToolStatus};
 
     fn machine() -> Machine {
         let agent = Name::new("reader").expect("a name");
@@ -555,23 +555,15 @@ mod tests {
             is_error: false,
         };
         let finished = ToolFinished {
-            key: key.clone(),
-            turn: machine.turn(),
-            index,
-            name: "x".to_owned(),
-            status: ToolStatus::Ok,
-            source: ResultSource::Live,
-            block: Json::encode(&Block::ToolResult(result)),
-            stored: None,
-            printed: None,
-            exit_code: None,
-            told_to_end: false,
-            denied: false,
-            refused: false,
-            fails_agent: false,
-            prints: None,
-            file: None,
             took_ms: 1,
+            ..ToolFinished::new(
+                key.clone(),
+                machine.turn(),
+                index,
+                "x",
+                ToolStatus::Ok,
+                Json::encode(&Block::ToolResult(result)),
+            )
         };
         machine.apply(&finished.into())
     }

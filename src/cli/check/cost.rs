@@ -3,7 +3,6 @@
 use super::super::locate::Project;
 use super::super::{dry_run, printable, say, say_json};
 use crate::config::Config;
-use crate::event::Event;
 use crate::exit::Exit;
 use crate::journal::source::RecordedRun;
 use crate::report::forecast::{Binder, EarlierRun, ForecastRow, forecast};
@@ -31,11 +30,7 @@ pub(super) fn run(project: &Project, config: &Config, json: bool) -> Exit {
 /// Reads what the newest runs of this file cost, as far as they can be read.
 fn earlier_runs(project: &Project, config: &Config) -> Vec<EarlierRun> {
     let hash = blake3::hash(config.text.as_bytes()).to_hex().to_string();
-    let is_of_file = |run: &RecordedRun| {
-        let first = run.first().unwrap_or_default();
-        matches!(first.first().map(|record| &record.event),
-            Some(Event::RunCreated(created)) if created.file == config.file)
-    };
+    let is_of_file = |run: &RecordedRun| run.is_of(&config.file);
     let runs = project.runs().into_iter().filter(is_of_file).take(MOST_READ);
     runs.filter_map(|run| match run.state(|_| {}) {
         (state, Ok(())) => EarlierRun::of(&state, &hash),

@@ -36,7 +36,9 @@ pub(super) async fn work(
         return Ok(ToolOutput::error(format!("Unknown tool: {name}")));
     };
     let _under_way = under_way(context, call)?;
-    for look in 1.. {
+    let mut looks = 0;
+    loop {
+        looks += 1;
         let change = Box::pin(foreseen(context, call, &tool)).await?;
         // What a person was shown binds the call already.
         let is_ours = basis.before == Before::Any;
@@ -47,12 +49,11 @@ pub(super) async fn work(
         let basis = Basis { before: before.unwrap_or(basis.before.clone()), ..basis.clone() };
         begin(context, call, &tool, change.clone()).await?;
         match Box::pin(make(context, call, &tool, basis)).await {
-            Err(ToolError::Changed(_)) if is_ours && look < LOOKS => {}
+            Err(ToolError::Changed(_)) if is_ours && looks < LOOKS => {}
             Ok(output) => return Ok(with_change(output, change.as_ref())),
             Err(error) => return Err(error),
         }
     }
-    Err(ToolError::Cancelled)
 }
 
 /// Makes a call within its time limit.

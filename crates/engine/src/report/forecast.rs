@@ -135,28 +135,23 @@ impl ForecastRow {
     #[must_use]
     pub fn json(&self) -> Value {
         let likely = self.likely.map(|(likely, seen)| {
-            let mut value = amount_json(likely);
+            let mut value = likely.json();
             value["seen"] = json!(seen);
             value
         });
         let most = match self.most.by {
             Binder::Nothing => Value::Null,
-            _ => amount_json(self.most.amount),
+            _ => self.most.amount.json(),
         };
         json!({
             "forecast": self.of,
             "name": self.name,
-            "least": amount_json(self.least),
+            "least": self.least.json(),
             "likely": likely,
             "most": most,
             "bound_by": self.most.by.json(),
         })
     }
-}
-
-fn amount_json(amount: Amount) -> Value {
-    let cost = (amount.cost != Usd::MOST).then(|| amount.cost.dollars());
-    json!({ "cost_usd": cost, "tokens": amount.tokens, "calls": amount.calls })
 }
 
 /// Makes the forecast for a run of these tasks: a row for each task that calls models, one for each agent definition

@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::event::Event;
 use crate::journal::JournalError;
 use crate::journal::source::{Archive, RecordedRun, drivable};
 use crate::journal::stamp;
@@ -52,7 +51,7 @@ pub fn find(
     let (mut found, mut newer, now) = (Found::default(), 0, stamp::now_ms());
     let is_counted = |run: &RecordedRun| match of_file {
         None => run.has_begun(),
-        Some(file) => is_of(run, file),
+        Some(file) => run.is_of(file),
     };
     // The id of a run need not tell its time: a person may have chosen it.
     let mut runs: Vec<RecordedRun> = archive.runs()?.into_iter().filter(is_counted).collect();
@@ -151,9 +150,4 @@ fn started_ms(run: &RecordedRun) -> Option<i64> {
 fn since(bill: &RemovedRun, now_ms: i64) -> Duration {
     let ended = stamp::parse(&bill.ended).unwrap_or(now_ms);
     Duration::from_millis(u64::try_from(now_ms.saturating_sub(ended)).unwrap_or(0))
-}
-
-fn is_of(run: &RecordedRun, file: &Path) -> bool {
-    let first = run.first().unwrap_or_default();
-    matches!(first.first().map(|record| &record.event), Some(Event::RunCreated(created)) if created.file == file)
 }

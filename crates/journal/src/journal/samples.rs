@@ -4,8 +4,8 @@ use crate::event::{Draft, Event, Record};
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::turn::{
-    AgentSpawned, Effect, ModelResponded, Program, ResultSource, ToolFinished, ToolIntended,
-    ToolStatus, TurnStarted,
+    AgentSpawned, Effect, ModelResponded, Program, ToolFinished, ToolIntended, ToolStatus,
+    TurnStarted,
 };
 
 /// The reply of a model with two calls.
@@ -63,23 +63,15 @@ pub fn finished(turn: u32, index: u32, status: ToolStatus, text: &str) -> Draft 
     let text = Json::encode(text);
     let block = format!(r#"{{"type":"tool_result","tool_use_id":"t{index}","content":{text:?}}}"#);
     draft(ToolFinished {
-        key: key(index),
-        turn,
-        index,
-        name: "read_file".to_owned(),
-        status,
-        source: ResultSource::Live,
-        block: Json::parse(block).expect("JSON"),
-        stored: None,
-        printed: None,
-        exit_code: None,
-        told_to_end: false,
-        denied: false,
-        refused: false,
-        fails_agent: false,
-        prints: None,
-        file: None,
         took_ms: 12,
+        ..ToolFinished::new(
+            key(index),
+            turn,
+            index,
+            "read_file",
+            status,
+            Json::parse(block).expect("JSON"),
+        )
     })
 }
 

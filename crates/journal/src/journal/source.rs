@@ -8,10 +8,10 @@
 
 use std::fmt;
 use std::io::{self, BufRead};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::event::{RunCreated, SharedRecord};
+use crate::event::{Event, RunCreated, SharedRecord};
 use crate::id::{AgentId, RunId};
 use crate::journal::JournalError;
 use crate::journal::driving::Drivable;
@@ -215,6 +215,14 @@ impl dyn RunSource + '_ {
     #[must_use]
     pub fn has_begun(&self) -> bool {
         !matches!(self.first(), Err(JournalError::NeverBegan))
+    }
+
+    /// Returns true if the run was made from this configuration file.
+    #[must_use]
+    pub fn is_of(&self, file: &Path) -> bool {
+        let first = self.first().unwrap_or_default();
+        matches!(first.first().map(|record| &record.event),
+            Some(Event::RunCreated(created)) if created.file == file)
     }
 
     /// Returns the state of the run from its newest saved state on, and the error that stopped the read, if any.

@@ -19,7 +19,7 @@ use super::{Action, Facts};
 use crate::event::{BudgetWarned, Draft, Event, PauseCause, RunCompleted, RunStatus, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::run_state::{BudgetState, HookState};
-use crate::spec::budget::{Amount, OnExceed};
+use crate::spec::budget::OnExceed;
 use crate::spec::hooks::{Hook, HookFinished, HookStarted};
 use crate::spending::Usd;
 
@@ -310,10 +310,6 @@ impl Desk<'_, Hooks> {
 
 /// Returns what a hook reads of the state of a budget.
 fn of_budget(state: &BudgetState) -> Value {
-    let amount = |amount: &Amount| {
-        let cost = (amount.cost != Usd::MOST).then(|| amount.cost.dollars());
-        json!({ "cost_usd": cost, "tokens": amount.tokens, "calls": amount.calls })
-    };
     let (scope, caps, settled, unsettled, own) = match state {
         BudgetState::Warned(BudgetWarned { scope, share, caps, settled, unsettled }) => {
             let own = json!({ "state": "warned", "share": f64::from(*share) / 1_000.0 });
@@ -338,8 +334,8 @@ fn of_budget(state: &BudgetState) -> Value {
             "max_calls": caps.max_calls,
             "max_time_ms": caps.max_time_ms,
         },
-        "settled": amount(settled),
-        "unsettled": amount(unsettled),
+        "settled": settled.json(),
+        "unsettled": unsettled.json(),
     });
     if let (Value::Object(fields), Value::Object(own)) = (&mut fields, own) {
         fields.extend(own);

@@ -145,25 +145,7 @@ mod tests {
 
     fn ended(seq: u64, agent: &str, of: u32, status: ToolStatus) -> Record {
         let block = crate::message::Json::encode(&serde_json::json!({}));
-        let finished = ToolFinished {
-            key: key(of),
-            turn: 1,
-            index: 0,
-            name: "write_file".to_owned(),
-            status,
-            source: crate::turn::ResultSource::Live,
-            block,
-            stored: None,
-            printed: None,
-            exit_code: None,
-            told_to_end: false,
-            denied: false,
-            refused: false,
-            fails_agent: false,
-            prints: None,
-            file: None,
-            took_ms: 0,
-        };
+        let finished = ToolFinished::new(key(of), 1, 0, "write_file", status, block);
         record(seq, agent, finished.into())
     }
 

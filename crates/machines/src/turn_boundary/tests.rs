@@ -18,8 +18,8 @@ use crate::message::{Usage, UsageSource};
 use crate::spec::capability::Declared;
 use crate::spec::{Price, fallback_cooldown};
 use crate::turn::{
-    AgentSpawned, Effect, ModelFailed, ModelRequested, ModelResponded, Program, ResultSource,
-    ToolFinished, ToolIntended, ToolStatus, TurnStarted,
+    AgentSpawned, Effect, ModelFailed, ModelRequested, ModelResponded, Program, ToolFinished,
+    ToolIntended, ToolStatus, TurnStarted,
 };
 
 fn name(text: &str) -> Name {
@@ -443,23 +443,15 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
     let content = ResultContent::Text(text);
     let result = ToolResult { tool_use_id: pending.call.id, content, is_error: false };
     ToolFinished {
-        key: pending.key,
-        turn,
-        index: pending.index,
-        name: pending.call.name,
-        status: ToolStatus::Ok,
-        source: ResultSource::Live,
-        block: Json::encode(&Block::ToolResult(result)),
-        stored: None,
-        printed: None,
-        exit_code: None,
-        told_to_end: false,
-        denied: false,
-        refused: false,
-        fails_agent: false,
-        prints: None,
-        file: None,
         took_ms: 1,
+        ..ToolFinished::new(
+            pending.key,
+            turn,
+            pending.index,
+            pending.call.name,
+            ToolStatus::Ok,
+            Json::encode(&Block::ToolResult(result)),
+        )
     }
 }
 

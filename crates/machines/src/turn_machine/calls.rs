@@ -168,23 +168,15 @@ pub(super) fn answer(
         is_error: status != ToolStatus::Ok,
     };
     ToolFinished {
-        key: call.key,
-        turn,
-        index: call.index,
-        name: call.call.name,
-        status,
         source: ResultSource::Recovered,
-        block: Json::encode(&Block::ToolResult(result)),
-        stored: None,
-        printed: None,
-        exit_code: None,
-        told_to_end: false,
-        denied: false,
-        refused: false,
-        fails_agent: false,
-        prints: None,
-        file: None,
-        took_ms: 0,
+        ..ToolFinished::new(
+            call.key,
+            turn,
+            call.index,
+            call.call.name,
+            status,
+            Json::encode(&Block::ToolResult(result)),
+        )
     }
 }
 

@@ -176,8 +176,8 @@ mod tests {
         ResultContent, Role, StopReason, ToolCall, ToolResult, Usage, UsageSource,
     };
     use crate::turn::{
-        AgentSpawned, Effect, ModelFailed, ModelResponded, ResultSource, ToolFinished,
-        ToolIntended, ToolStatus, TurnStarted,
+        AgentSpawned, Effect, ModelFailed, ModelResponded, ToolFinished, ToolIntended, ToolStatus,
+        TurnStarted,
     };
     use crate::turn_machine::Step;
 
@@ -240,23 +240,15 @@ mod tests {
         let content = ResultContent::Text("found\n it".to_owned());
         let result = ToolResult { tool_use_id: "c".to_owned(), content, is_error: false };
         let finished = ToolFinished {
-            key,
-            turn,
-            index: 0,
-            name: "grep".to_owned(),
-            status: ToolStatus::Ok,
-            source: ResultSource::Live,
-            block: Json::encode(&Block::ToolResult(result)),
-            stored: None,
-            printed: None,
-            exit_code: None,
-            told_to_end: false,
-            denied: false,
-            refused: false,
-            fails_agent: false,
-            prints: None,
-            file: None,
             took_ms: 1,
+            ..ToolFinished::new(
+                key,
+                turn,
+                0,
+                "grep",
+                ToolStatus::Ok,
+                Json::encode(&Block::ToolResult(result)),
+            )
         };
         machine.apply(&finished.into()).expect("legal");
     }

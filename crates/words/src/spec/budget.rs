@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::duration;
 use crate::id::{AgentId, Name};
@@ -100,6 +101,13 @@ pub struct Amount {
 }
 
 impl Amount {
+    /// Returns it for programs: `cost_usd` is null where nobody knows the price.
+    #[must_use]
+    pub fn json(self) -> Value {
+        let cost = (self.cost != Usd::MOST).then(|| self.cost.dollars());
+        json!({ "cost_usd": cost, "tokens": self.tokens, "calls": self.calls })
+    }
+
     /// Returns what was spent and is known.
     #[must_use]
     pub fn settled(spending: &Spending) -> Self {

@@ -6,7 +6,7 @@ use super::*;
 use crate::failure::{Failure, FailureKind};
 use crate::output::Stored;
 use crate::plan::TaskCompleted;
-use crate::turn::{AgentEnded, AgentSpawned, CheckPlace, Effect, ResultSource};
+use crate::turn::{AgentEnded, AgentSpawned, CheckPlace, Effect};
 
 /// Makes records and folds them.
 #[derive(Default)]
@@ -62,23 +62,9 @@ impl Journal {
         code: Option<i32>,
     ) {
         let finished = ToolFinished {
-            key,
-            turn: 1,
-            index: 0,
-            name: tool.to_owned(),
-            status,
-            source: ResultSource::Live,
-            block: Json::encode(&json!({})),
-            stored: None,
-            printed: None,
             exit_code: code,
-            told_to_end: false,
-            denied: false,
-            refused: false,
-            fails_agent: false,
-            prints: None,
-            file: None,
             took_ms: 1,
+            ..ToolFinished::new(key, 1, 0, tool.to_owned(), status, Json::encode(&json!({})))
         };
         let id = AgentId::from_text(agent);
         let task = id.possible_tasks().next().expect("a task").to_owned();

@@ -77,8 +77,7 @@ fn limits_bound_what_no_budget_bounds() {
     let all = rows(&two, &[]);
     assert_eq!(most(&all, "task", "u"), ("5.0400".into(), 42, Binder::Limits));
     assert_eq!(most(&all, "run", ""), ("6.2400".into(), 52, Binder::Limits));
-    let wide = LONE.replace("prompt", "foreach = '[1, 2]'\nprompt") + "[limits.x]\n";
-    let wide = wide.replace("[limits.x]\n", "");
+    let wide = LONE.replace("prompt", "foreach = '[1, 2]'\nprompt");
     let all = rows(&wide, &[]);
     assert_eq!(most(&all, "task", "t"), ("1200.0000".into(), 10_000, Binder::Limits));
 }

@@ -271,23 +271,15 @@ fn read_transcript(
                 continue;
             };
             let finished = ToolFinished {
-                key: key.clone(),
-                turn,
-                index,
-                name: call.name.clone(),
-                status: if result.is_error { ToolStatus::Error } else { ToolStatus::Ok },
                 source: ResultSource::Spool,
-                block: Json::encode(&Block::ToolResult(result.clone())),
-                stored: None,
-                printed: None,
-                exit_code: None,
-                told_to_end: false,
-                denied: false,
-                refused: false,
-                fails_agent: false,
-                prints: None,
-                file: None,
-                took_ms: 0,
+                ..ToolFinished::new(
+                    key.clone(),
+                    turn,
+                    index,
+                    call.name.clone(),
+                    if result.is_error { ToolStatus::Error } else { ToolStatus::Ok },
+                    Json::encode(&Block::ToolResult(result.clone())),
+                )
             };
             let is_known = !result.text().starts_with(OUTCOME_UNKNOWN);
             let (input, finished) = (call.input.as_str().to_owned(), is_known.then_some(finished));
