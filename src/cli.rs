@@ -42,6 +42,7 @@ mod resume;
 mod resume_all;
 mod rows;
 mod run;
+mod say;
 mod schema;
 mod screen;
 mod service;
@@ -118,6 +119,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Reject(verb) => answer::reject(&project, &verb),
         Verb::Answer(verb) => answer::answer(&project, &verb),
         Verb::Compact(verb) => compact::run(&project, &verb),
+        Verb::Say(verb) => say::run(&project, &verb),
         Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&project, &verb),
         Verb::Context(verb) => context::run(&project, &verb),

@@ -115,7 +115,7 @@ pub use callsheet_journal::{conversation, crash, fault, journal, store};
 #[doc(hidden)]
 pub use callsheet_machines::call_machine::simulation as governor;
 #[doc(hidden)]
-pub use callsheet_machines::{event, plan, run_state, template, turn, turn_machine, why};
+pub use callsheet_machines::{event, messages, plan, run_state, template, turn, turn_machine, why};
 #[doc(hidden)]
 pub use callsheet_models::model;
 #[doc(hidden)]

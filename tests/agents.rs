@@ -5,6 +5,7 @@ mod clients;
 mod delegation;
 mod guests;
 mod loops;
+mod messages;
 pub(crate) mod own_tools;
 pub(crate) mod proposals;
 mod resting;

@@ -109,7 +109,8 @@ fn outcome(project: &Project, pending: &Pending, allowed: bool, given: Given) ->
             ));
             Exit::Failed
         }
-        Given::Closed => {
+        // No message has the id of a question.
+        Given::Closed | Given::Queued(_) | Given::NotSent(_) => {
             complain("error: nobody waits for the answer any more");
             Exit::Failed
         }

@@ -9,6 +9,7 @@ mod prune;
 mod questions;
 mod report;
 mod run;
+mod say;
 mod service;
 mod verb;
 mod why;
@@ -29,6 +30,7 @@ pub(super) use prune::Prune;
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
 pub(super) use run::Run;
+pub(super) use say::Say;
 pub(super) use service::{Service, ServiceVerb};
 pub(super) use verb::OnRuns;
 pub(super) use why::Why;
@@ -119,6 +121,9 @@ pub(super) enum Verb {
     /// Ask a live agent to compact its context now
     #[command(after_help = examples::COMPACT)]
     Compact(Compact),
+    /// Send a message to a running agent, which reads it before its next step
+    #[command(after_help = examples::SAY)]
+    Say(Say),
     /// Start a new run from an event of another run, with changed configuration keys
     #[command(after_help = examples::FORK)]
     Fork(Fork),

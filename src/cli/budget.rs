@@ -88,7 +88,7 @@ fn set(project: &Project, run: &RecordedRun, scope: &Scope, caps: &Caps) -> Exit
             complain(&format!("  {}", project.resume_command(&project.short(run))));
             Exit::Done
         }
-        Ok(Given::Closed) => {
+        Ok(Given::Closed | Given::Queued(_) | Given::NotSent(_)) => {
             complain(&format!("error: the run has ended, or it has no {}", safe(&scope.words())));
             Exit::Failed
         }

@@ -641,6 +641,7 @@ fn the_help_names_every_verb() {
       reject       Reject what a run asks for
       answer       Answer the question of an agent
       compact      Ask a live agent to compact its context now
+      say          Send a message to a running agent, which reads it before its next step
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
       service      Install a systemd user service that resumes stopped runs at login and after a crash

@@ -36,6 +36,7 @@ const CRATES: [(&str, &[&str]); 8] = [
         &[
             "template",
             "plan",
+            "messages",
             "turn",
             "event",
             "loops",

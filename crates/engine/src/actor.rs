@@ -29,6 +29,7 @@ mod given;
 mod hooks;
 pub mod lost_calls;
 pub mod mail;
+mod messages;
 mod meter;
 mod model_attempt;
 pub mod model_call;

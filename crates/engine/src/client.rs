@@ -254,6 +254,8 @@ impl Given {
     fn of(outcome: AnswerOutcome, by: &str) -> Option<Self> {
         match outcome {
             AnswerOutcome::Counted => Some(Self::Counted),
+            AnswerOutcome::Queued(queued) => Some(Self::Queued(queued)),
+            AnswerOutcome::NotSent(reason) => Some(Self::NotSent(reason)),
             // It was given before, and its acknowledgement was lost.
             AnswerOutcome::Late { by: first, .. } if first == by => Some(Self::Counted),
             AnswerOutcome::Late { by, at_ms, allowed } => Some(Self::Late { by, at_ms, allowed }),

@@ -5,7 +5,7 @@
 use callsheet_context::context;
 use callsheet_journal::{crash, disk, fault, journal, store};
 use callsheet_machines::{
-    admission, call_machine, event, loops, plan, run_machine, run_state, template, turn,
+    admission, call_machine, event, loops, messages, plan, run_machine, run_state, template, turn,
     turn_boundary, turn_machine, why,
 };
 use callsheet_models::model;

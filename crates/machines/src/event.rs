@@ -21,6 +21,7 @@ use crate::context::{
 use crate::failure::Failure;
 use crate::id::{AgentId, Name, RunId};
 use crate::message::{Json, Usage};
+use crate::messages::{MessageDelivered, MessageReturned, MessageSent};
 use crate::output::Output;
 pub use crate::plan::{PlanExtended, PlannedTask};
 use crate::plan::{
@@ -202,6 +203,12 @@ events! {
     ApprovalAsked = "approval.asked": run, milestone;
     /// A person answered, or the time of the question was over.
     ApprovalAnswered = "approval.answered": run, milestone;
+    /// A message waits for an agent.
+    MessageSent in Box = "message.sent": run, milestone;
+    /// Messages stand in the request of a turn.
+    MessageDelivered = "message.delivered": run, detail;
+    /// A message will stand in no request.
+    MessageReturned in Box = "message.returned": run, milestone;
     /// A layer changed an agent's view.
     ContextEdited = "context.edited": agent, detail;
     /// A summary of a range of the view was requested.

@@ -12,6 +12,7 @@ pub mod admission;
 pub mod call_machine;
 pub mod event;
 pub mod loops;
+pub mod messages;
 pub mod plan;
 pub mod run_machine;
 pub mod run_state;

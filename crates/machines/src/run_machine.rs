@@ -24,6 +24,7 @@
 //! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
 //! - `purse`: what calls of models may cost;
 //! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run and its states;
+//! - `messages`: which messages agents get, and which are returned;
 //! - `notices`: who is told of which state of the run, and when again;
 //! - `growth`: the tasks that agents propose, and `unasked`: how many of them.
 //!
@@ -51,6 +52,7 @@ mod carrying;
 mod children;
 mod decision;
 mod desk;
+mod errand;
 mod evaluating;
 pub mod evaluation;
 mod facts;
@@ -62,6 +64,7 @@ mod items;
 mod limits;
 pub mod lines;
 mod locks;
+pub mod messages;
 mod notices;
 mod pauses;
 pub mod purse;
@@ -98,11 +101,13 @@ use self::agents::Agents;
 use self::attempts::Attempts;
 use self::children::Children;
 use self::decision::Decision;
+pub use self::errand::Errand;
 use self::evaluating::Evaluating;
 use self::evaluation::Evaluated;
 use self::fan_out::FanOuts;
 use self::growth::Growth;
 use self::hooks::Hooks;
+use self::messages::Messages;
 pub use self::notices::NotSent;
 use self::notices::Notices;
 use self::pauses::Pauses;
@@ -110,8 +115,8 @@ use self::purse::Purse;
 use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::request::{
-    Allowance, Ask, Asks, ChildResult, Delegation, Kind, LAST_OUTPUT_TOKENS, Proposal, Purpose,
-    Refused, Reply, Request, Reservation, SlotBack, Wish,
+    Allowance, Ask, Asks, ChildResult, Delegation, Kind, LAST_OUTPUT_TOKENS, Letter, ListAgents,
+    Listed, Proposal, Purpose, Refused, Reply, Request, Reservation, SlotBack, Wish,
 };
 use self::scarce::Scarce;
 use self::sharing::Sharing;
@@ -154,6 +159,7 @@ desk::desks! {
         fan_outs: FanOuts = FanOuts::default(),
         growth: Growth = Growth::default(),
         hooks: Hooks = Hooks::default(),
+        messages: Messages = Messages::default(),
         notices: Notices = Notices::default(),
         pauses: Pauses = Pauses::default(),
         purse: Purse = Purse::default(),
@@ -250,6 +256,7 @@ impl RunMachine {
             self.take_answer(None, answer);
         }
         self.questions().resume();
+        self.messages().take_up();
         self.notices().take_up();
         self.hooks().take_up();
         self.decide();
@@ -279,6 +286,8 @@ impl RunMachine {
             Wish::Tasks(proposal) => self.growth().proposed(from, proposal),
             Wish::Slot(SlotBack) => self.agents().wants_slot(from),
             Wish::Money(reservation) => self.purse().asked(from, id, reservation),
+            Wish::Message(letter) => self.messages().asked(from, id, letter),
+            Wish::Agents(ListAgents) => self.messages().listed(&from, &id),
         }
         self.decide();
     }
@@ -402,9 +411,12 @@ impl RunMachine {
 
     /// Takes in what a person answered: a question, or the limits of a budget.
     fn take_answer(&mut self, request: Option<u64>, answer: PersonsAnswer) {
-        match purse::read_change(&answer) {
-            Some((scope, caps)) => self.purse().set(request, scope, caps, answer.by),
-            None => self.questions().answered_by(request, answer),
+        match (Errand::of(&answer.id), purse::read_change(&answer)) {
+            (Errand::Limits, Some((scope, caps))) => {
+                self.purse().set(request, scope, caps, answer.by);
+            }
+            (Errand::Message, _) => self.messages().said(request, answer),
+            (Errand::Limits | Errand::Answer, _) => self.questions().answered_by(request, answer),
         }
     }
 
@@ -447,8 +459,11 @@ impl RunMachine {
             },
             (Some(agent), Event::AgentEnded(_)) => {
                 self.purse().gone(agent, true);
+                self.messages().agent_ended(agent);
                 self.agents().ended(agent);
             }
+            (_, Event::MessageSent(sent)) => self.messages().sent(sent),
+            (_, Event::MessageReturned(returned)) => self.messages().returned(returned),
             (None, Event::BudgetExceeded(exceeded)) => self.purse().exceeded(exceeded),
             (None, Event::BudgetWarned(warned)) => self.purse().warned(warned),
             (None, Event::BudgetChanged(_)) => self.purse().changed(),

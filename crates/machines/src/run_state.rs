@@ -14,6 +14,7 @@ mod fan_out;
 pub mod files;
 mod growth;
 mod hooks;
+pub mod messages;
 mod moment;
 pub mod notices;
 pub mod questions;
@@ -41,6 +42,7 @@ use self::commands::Commands;
 use self::files::Files;
 use self::hooks::Hooks;
 pub use self::hooks::{BudgetState, HookState};
+use self::messages::Messages;
 pub use self::moment::{Moment, Opening};
 pub use self::notices::Notice;
 use self::notices::Notices;
@@ -133,6 +135,8 @@ pub struct RunState {
     quotas: Quotas,
     #[serde(default)]
     budgets: Budgets,
+    #[serde(default)]
+    messages: Messages,
     #[serde(default)]
     notices: Notices,
     completed: Option<RunCompleted>,
@@ -331,6 +335,7 @@ impl RunState {
             IllegalRecord { seq, kind, reason }
         })?;
         self.note_question(record);
+        self.note_message(record);
         self.quotas.note(record);
         self.budgets.note(record);
         self.notices.note(record, is_own);
@@ -451,7 +456,10 @@ impl RunState {
                     None => self.continues(record, id),
                 },
                 // The run records them, and the agent may have ended meanwhile.
-                Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => Ok(()),
+                Event::ApprovalAsked(_)
+                | Event::ApprovalAnswered(_)
+                | Event::MessageSent(_)
+                | Event::MessageReturned(_) => Ok(()),
                 _ => Err("the agent has ended".to_owned()),
             };
         }

@@ -34,11 +34,12 @@ use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
 use crate::id::Name;
 use crate::message::{Json, Message};
+use crate::messages::MessageId;
 use crate::own_tool::OwnCall;
 use crate::spec::capability::Capabilities;
 use crate::spec::{ModelSpec, Thinking};
 use crate::turn::Outcome;
-use crate::turn_machine::{Counted, Machine, PendingCall, Step};
+use crate::turn_machine::{Counted, Machine, Mail, PendingCall, Step};
 
 /// Most times in a row that a provider may stop after a summary and nothing else. A second such
 /// stop made no headway, so the next request asks for a plain reply.
@@ -114,6 +115,8 @@ pub struct Sending {
     pub turn: u32,
     /// View that is sent, with the message that joins it first.
     pub outgoing: Outgoing,
+    /// The messages to the agent that stand in that message.
+    pub delivers: Vec<MessageId>,
     /// Edits that made the view, in order.
     pub changes: Vec<AppliedEdit>,
     /// Summary that is to be written meanwhile.
@@ -212,6 +215,8 @@ struct Boundary<'a> {
     strategy: Strategy,
     size: Size<'a>,
     view: View,
+    /// The messages that join the view with the next turn.
+    mail: Option<Mail>,
     changes: Vec<AppliedEdit>,
 }
 
@@ -220,8 +225,10 @@ impl<'a> Boundary<'a> {
         let Terms { preset, strategy, model, capabilities, .. } = *terms;
         let input_tokens = model.context_window.saturating_sub(model.max_output_tokens);
         let strategy = strategy::choose(strategy, preset.preference, input_tokens, capabilities);
-        let (size, view) = (Size::new(machine, model), machine.view().clone());
-        Self { machine, terms, strategy, size, view, changes: Vec::new() }
+        let mail = machine.mail(model.context_window);
+        let size = Size::new(machine, model, mail.as_ref());
+        let view = machine.view().clone();
+        Self { machine, terms, strategy, size, view, mail, changes: Vec::new() }
     }
 
     /// Returns the boundary at which a request can be made, or the action that must come first.

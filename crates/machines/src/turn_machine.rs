@@ -12,6 +12,7 @@ mod hand_over;
 mod inbox;
 pub mod interrupted;
 pub mod lost;
+mod mailbox;
 mod open_calls;
 mod provider;
 pub mod reply;
@@ -29,7 +30,10 @@ pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
 pub use self::counting::Counted;
 use self::counting::Counting;
 use self::inbox::Inbox;
+pub use self::mailbox::Mail;
+use self::mailbox::Mailbox;
 pub use self::provider::ProviderWork;
+use self::step::may_follow_the_end;
 pub use self::step::{IllegalEvent, Step};
 pub use self::summaries::Relief;
 use self::summaries::Summaries;
@@ -74,6 +78,7 @@ pub struct Machine {
     /// The ids of all calls so far.
     call_ids: Arc<HashSet<String>>,
     inbox: Inbox,
+    mailbox: Mailbox,
     continuations: u32,
     /// Number of continuations in a row of answers that reached the output limit.
     truncations: u32,
@@ -137,6 +142,7 @@ impl Machine {
             calls: Vec::new(),
             call_ids: Arc::default(),
             inbox: Inbox::default(),
+            mailbox: Mailbox::default(),
             continuations: 0,
             truncations: 0,
             breaks: 0,
@@ -278,6 +284,7 @@ impl Machine {
     pub fn next(&self) -> Step {
         match &self.phase {
             Phase::Ended => Step::Rest,
+            Phase::Ending(_) if self.is_reopened() => self.next_model_step(),
             Phase::Ending(outcome) => Step::Finish(outcome.clone()),
             Phase::Ready | Phase::Calling | Phase::Working => {
                 match (&self.spawned.program, &self.phase) {
@@ -323,7 +330,7 @@ impl Machine {
     pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
         let illegal =
             |reason: &str| IllegalEvent { event: event.kind(), reason: reason.to_owned() };
-        if self.is_ended() && !matches!(event, Event::AgentEnded(_) | Event::AgentRestarted(_)) {
+        if self.is_ended() && !may_follow_the_end(event) {
             return Err(illegal("the agent has ended"));
         }
         match event {
@@ -332,6 +339,7 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
+                self.mailbox.turn_started(matches!(self.phase, Phase::Ending(_)));
                 self.ends_for.clone_from(&started.ends_for);
                 (self.handing_over, self.held) = (started.hand_over, started.held);
                 self.loops.turn_started();
@@ -419,6 +427,9 @@ impl Machine {
                     self.last_output = Some(output.clone());
                 }
             }
+            Event::MessageSent(sent) => self.receive(sent),
+            Event::MessageDelivered(delivered) => self.mailbox.deliver(&delivered.ids),
+            Event::MessageReturned(returned) => self.mailbox.take_out(&[returned.id]),
             Event::LoopNoticed(e) => self.take_loop_step(LoopStep::Notice, &e.circle),
             Event::LoopHeld(e) => self.take_loop_step(LoopStep::Hold, &e.circle),
             Event::LoopBroken(e) => self.take_loop_step(LoopStep::Break, &e.circle),

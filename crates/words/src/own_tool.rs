@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::arguments::{
-    AskPerson, ChildBudget, Compact, Delegate, GiveUp, ProposeTasks, Recall, Snip, TodoWrite,
-    Wording,
+    AskPerson, ChildBudget, Compact, Delegate, GiveUp, ListAgents, ProposeTasks, Recall,
+    SendMessage, Snip, TodoWrite, Wording,
 };
 pub use self::arguments::{CompactTool, SnipTool};
 use crate::id::Name;
@@ -97,6 +97,11 @@ own_tools! {
     /// Adds tasks to the run. The run knows them by the key of the call, so a repeated call adds
     /// them once.
     ProposeTasks = "propose_tasks": Keyed, Needed, Person;
+    /// Sends a message to another agent. The key `messages` of the agent's definition is the permission. The run
+    /// knows a message by the key of the call, so a repeated call sends it once.
+    SendMessage = "send_message": Keyed, NotNeeded, Nobody;
+    /// Lists the agents to which messages can be sent.
+    ListAgents = "list_agents": Pure, NotNeeded, Nobody;
 }
 
 /// What permission rules have to say of an own tool.

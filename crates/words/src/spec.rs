@@ -16,6 +16,7 @@ pub mod loops;
 pub mod notices;
 mod output_format;
 mod price;
+mod reach;
 pub mod run_by_others;
 pub mod sandbox;
 pub mod spawn_rate;
@@ -40,6 +41,7 @@ pub use self::limits::Limits;
 use self::loops::LoopSpec;
 pub use self::output_format::OutputFormat;
 pub use self::price::{Price, RelativePrice};
+pub use self::reach::Reach;
 use self::sandbox::Confinement;
 use self::sub_graph::SubGraph;
 pub use self::written::Written;
@@ -167,6 +169,9 @@ pub struct AgentSpec {
     /// The rules by which it is noticed that the agent goes in circles.
     #[serde(default)]
     pub loops: Arc<LoopSpec>,
+    /// To whom the agent may send messages.
+    #[serde(default)]
+    pub messages: Reach,
 }
 
 impl AgentSpec {
@@ -189,6 +194,7 @@ impl AgentSpec {
             output_retries: None,
             budget: None,
             loops: Arc::default(),
+            messages: Reach::Nobody,
         }
     }
 }

@@ -81,6 +81,11 @@ examples!(REJECT, "callsheet reject ID --reason \"the tests come first\"");
 examples!(ANSWER, "callsheet answer ID \"use the second one\"");
 examples!(COMPACT, "callsheet compact review/@security --focus \"the open findings\"");
 examples!(
+    SAY,
+    "callsheet say review/@security \"leave the tests alone\"",
+    "callsheet say review/@security -                # the text comes from stdin",
+);
+examples!(
     FORK,
     "callsheet fork review                           # the places at which a fork can begin",
     "callsheet fork review@SEQ --set agents.editor.max_turns=80",

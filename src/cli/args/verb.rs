@@ -30,6 +30,7 @@ impl Verb {
             | Self::Reject(_)
             | Self::Answer(_)
             | Self::Compact(_)
+            | Self::Say(_)
             | Self::Rebuild(_) => OnRuns::Writes { trust: false },
             Self::Resume(_)
             | Self::Fork(_)
@@ -82,6 +83,7 @@ impl Verb {
             Self::Reject(verb) => verb.file.file.clone(),
             Self::Answer(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
+            Self::Say(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
             Self::Service(verb) => verb.file(),
             Self::Doctor(verb) => verb.file.file.clone(),

@@ -214,6 +214,7 @@ impl Actor for Agent {
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
+            AgentMsg::Message(message) => state.machine.receive(&message),
             AgentMsg::Summarised { number, answer } => {
                 self.summarised(&myself, state, number, *answer);
             }

@@ -28,6 +28,7 @@ use crate::event::{Event, SharedRecord};
 use crate::failure::Failure;
 use crate::id::CallKey;
 use crate::message::{Block, Json, ToolCall};
+use crate::messages::{MessageDelivered, MessageId};
 use crate::model::Request;
 use crate::tool::environment::Environment;
 use crate::tool::{ToolSpec, bash};
@@ -55,6 +56,8 @@ pub struct ModelTurn {
     pub turn: u32,
     /// A user message that is added to the conversation first.
     pub message: Option<Json>,
+    /// The messages to the agent that stand in it.
+    pub delivers: Vec<MessageId>,
     /// The edits that made the view that is sent.
     pub changes: Vec<AppliedEdit>,
     /// The announcement of a summary that is written during the call.
@@ -104,6 +107,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     let ModelTurn {
         turn,
         message,
+        delivers,
         changes,
         announcement,
         request,
@@ -127,6 +131,9 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
         durable
     });
     if announced.is_none() {
+        if !delivers.is_empty() {
+            before.push(MessageDelivered { ids: delivers, turn }.into());
+        }
         before.push(TurnStarted { turn, message, hand_over, ends_for, held }.into());
     }
     let source = source.as_ref();

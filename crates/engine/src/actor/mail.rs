@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, Name};
 use crate::journal::JournalError;
 use crate::journal::disk_space::DiskSpace;
+use crate::messages::MessageSent;
 use crate::output::Output;
 pub use crate::run_machine::evaluation::Evaluated;
 use crate::run_machine::{CancelTarget, Haste, Kind, NotSent, Reply, Request};
@@ -188,6 +189,8 @@ pub enum AgentMsg {
         /// Text that says what the summary should preserve.
         focus: Option<String>,
     },
+    /// A message for the agent is durable. It may have read it in its records.
+    Message(Box<MessageSent>),
     /// The task that waits for a summary written ahead has ended.
     Summarised {
         /// The number of the summary; one that is not the current one is ignored.

@@ -21,7 +21,7 @@ use super::ticket::Ticket;
 use super::unknown::{self, Resolution};
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
-use super::{hooks, outside, permission, proposing, questions, recall, spans};
+use super::{hooks, messages, outside, permission, proposing, questions, recall, spans};
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
@@ -132,7 +132,8 @@ async fn run_group(
     for call in group {
         let (context, permits) = (context.clone(), permits.clone());
         let is_delegation = delegates(&call);
-        let ticket = if is_delegation { Ticket::after(&mut before) } else { Ticket::default() };
+        let asks_in_order = is_delegation || call.callee.own() == Some(OwnTool::SendMessage);
+        let ticket = if asks_in_order { Ticket::after(&mut before) } else { Ticket::default() };
         let (of, made) = (context.clone(), call.clone());
         let run = async move {
             let _permit = if is_delegation { None } else { permits.acquire().await.ok() };
@@ -317,6 +318,10 @@ async fn step(
         OwnCall::Delegate(job) => return delegate(context, call, job, ticket).await,
         OwnCall::AskPerson(asked) => return questions::ask_person(context, call, asked).await,
         OwnCall::ProposeTasks(tasks) => return proposing::propose(context, call, tasks).await,
+        OwnCall::SendMessage(message) => {
+            return messages::send(context, call, message, ticket).await;
+        }
+        OwnCall::ListAgents(_) => return messages::list(context, call).await,
         OwnCall::Recall(asked) => return recall::recall(context, asked).await,
         OwnCall::TodoWrite(list) => ToolOutput::ok(list.answer()),
         OwnCall::Compact(_) => {

@@ -8,9 +8,11 @@ use super::ClientError;
 use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
+use crate::messages::Queued;
 use crate::run::answers::{self, LeftAnswer};
 use crate::run::control::{self, Request};
-use crate::run_machine::purse;
+use crate::run_machine::Errand;
+use crate::run_machine::messages::read_said;
 use crate::run_state::{RunPhase, RunState};
 use crate::trust::Store;
 use crate::turn::question::PersonsAnswer;
@@ -28,6 +30,10 @@ pub enum Given {
     Counted,
     /// It is the answer, for the next process that drives the run.
     Left,
+    /// It is a message, and durable.
+    Queued(Queued),
+    /// It is a message that cannot be sent, for this reason.
+    NotSent(String),
     /// Another answer came first.
     Late {
         /// Whoever gave it.
@@ -101,7 +107,7 @@ fn leave(
     }
     // What is odd stays so: trying again would only keep a person waiting.
     answers::refuse_unsafe(&**run).map_err(|error| ClientError::NotGiven(error.to_string()))?;
-    if purse::is_change(&answer.id) {
+    if Errand::of(&answer.id) == Errand::Limits {
         // The newest limits count.
         let _ = answers::remove(&**run, &answer.id);
     }
@@ -143,7 +149,10 @@ enum Recorded {
 
 fn recorded(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Recorded, JournalError> {
     let state = state(run)?;
-    if purse::is_change(&answer.id) {
+    if Errand::of(&answer.id) != Errand::Answer {
+        if let Some(queued) = sent(&state, answer) {
+            return Ok(Recorded::Given(Given::Queued(queued)));
+        }
         return Ok(match state.phase() {
             RunPhase::Completed(_) => Recorded::Given(Given::Closed),
             RunPhase::Open | RunPhase::Paused => Recorded::Open { until_ms: None },
@@ -162,6 +171,13 @@ fn recorded(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Recorded, Journ
         (None, Some(open)) => Recorded::Open { until_ms: open.asked.until_ms },
         (None, None) => Recorded::Given(Given::Closed),
     })
+}
+
+/// Returns the message that a person's answer has sent.
+fn sent(state: &RunState, answer: &PersonsAnswer) -> Option<Queued> {
+    let sent = state.messages().of_person(&answer.id)?;
+    let to = read_said(answer)?.agent;
+    Some(Queued { id: sent.id, to, before: sent.before, returned: None })
 }
 
 /// Reads the state of a run. It is empty while the run's first records are being written.

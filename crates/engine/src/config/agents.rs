@@ -51,6 +51,7 @@ fn agent(
     let instructions = instructions(setting, raw);
     let sub_agents = sub_agents(setting, raw);
     let tools = tools(setting, raw, &sub_agents);
+    let messages = *raw.messages;
     let own = &raw.permissions;
     let own_allow = rules(&own.allow, RuleList::Allow, setting);
     let own = Bound {
@@ -78,6 +79,7 @@ fn agent(
         output_retries: *raw.output_retries,
         budget: budgets::budget(raw.budget.as_ref()),
         loops: loops::loops(setting, raw),
+        messages,
         ..AgentSpec::new(name, model(setting, entry, raw, models)?)
     })
 }
@@ -150,7 +152,7 @@ fn sub_agents(setting: Setting<'_>, raw: &Agent) -> Vec<Name> {
 }
 
 /// Returns the tools that are listed and those that follow from other keys: `delegate` if there are
-/// `sub_agents`, `load_skill` if there are `skills`.
+/// `sub_agents`, `load_skill` if there are `skills`, `send_message` and `list_agents` if `messages` allows any.
 fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     let problems = setting.problems;
     let mut found = Vec::new();
@@ -185,7 +187,16 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
         found.extend(Name::new(tool));
     }
     let delegate = OwnTool::Delegate.name();
-    let due = [(delegate, !sub_agents.is_empty()), ("load_skill", !raw.skills.is_empty())];
+    let (send, list) = (OwnTool::SendMessage.name(), OwnTool::ListAgents.name());
+    let writes = !raw.messages.is_nobody();
+    // Without the key they reach nobody.
+    found.retain(|tool| writes || ![send, list].contains(&tool.as_str()));
+    let due = [
+        (delegate, !sub_agents.is_empty()),
+        ("load_skill", !raw.skills.is_empty()),
+        (send, writes),
+        (list, writes),
+    ];
     let due = due.into_iter().filter(|(_, is_due)| *is_due);
     found.extend(due.filter_map(|(tool, _)| Name::new(tool).ok()));
     found.sort();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::disk;
 use crate::journal::JournalError;
 use crate::journal::source::{RunSource, drivable};
-use crate::run_machine::purse;
+use crate::run_machine::Errand;
 use crate::run_state::RunState;
 use crate::trust::Store;
 use crate::trust::proof::Key;
@@ -140,14 +140,16 @@ pub(super) fn take_up(run: &dyn RunSource, state: &RunState, store: &Store) -> V
             // writer then fails to link it, and tries again.
             continue;
         }
-        if state.questions().get(id).is_none() && !purse::is_change(id) {
+        if Errand::of(id) == Errand::Answer && state.questions().get(id).is_none() {
             // A file that stays is looked at again by the next process.
             let _ = fs::remove_file(&path);
             continue;
         }
         match read(run, &path, key.as_ref()) {
             // One that is recorded already must not undo what came after it.
-            Ok(left) if is_old_change(&left, state) => drop(fs::remove_file(&path)),
+            Ok(left) if Errand::is_done(&left.answer, left.at_ms, state) => {
+                drop(fs::remove_file(&path));
+            }
             Ok(left) if left.answer.id == id => found.push(left),
             Ok(_) => tracing::warn!(file = %path.display(), "it answers another question"),
             Err(error) => {
@@ -157,12 +159,6 @@ pub(super) fn take_up(run: &dyn RunSource, state: &RunState, store: &Store) -> V
     }
     found.sort_by_key(|left| left.at_ms);
     found.into_iter().map(|left| left.answer).collect()
-}
-
-/// Returns true if limits of a budget were left that are recorded, or that newer ones have replaced.
-fn is_old_change(left: &LeftAnswer, state: &RunState) -> bool {
-    let change = purse::read_change(&left.answer);
-    change.is_some_and(|(scope, _)| state.budgets().changed_ms(&scope) >= left.at_ms)
 }
 
 fn file(run: &dyn RunSource, id: &str) -> io::Result<PathBuf> {

@@ -31,8 +31,8 @@ use crate::journal::source::{RunSource, drivable};
 use crate::run_machine::CancelTarget;
 use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
-/// Maximum length of a request line in bytes: space for a focus text of some pages.
-const LONGEST_REQUEST: u64 = 64 * 1024;
+/// Maximum length of a request line in bytes: a message of a person whose characters are all escaped twice.
+const LONGEST_REQUEST: u64 = 128 * 1024;
 
 /// Maximum time for one request, for the client and for the owner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -4,6 +4,7 @@
 //! escaped, so that it can neither forge a line nor steer a terminal.
 
 mod asked;
+mod messages;
 mod peek;
 mod words;
 
@@ -210,6 +211,9 @@ fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Resu
             write!(out, "failed: went in circles: {}; it hands over", e.circle.words())
         }
         Event::ApprovalAsked(_) | Event::ApprovalAnswered(_) => describe_question(event, out),
+        Event::MessageSent(_) | Event::MessageDelivered(_) | Event::MessageReturned(_) => {
+            messages::describe(event, out)
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::request::Reply;
 use crate::event::{Draft, RunCompleted, RunPaused, SharedRecord};
 use crate::id::{AgentId, Name};
 use crate::message::Json;
+use crate::messages::MessageSent;
 use crate::output::Output;
 use crate::run_state::questions::Question;
 use crate::spec::AgentSpec;
@@ -66,6 +67,9 @@ pub enum Action {
         /// The reply.
         reply: Reply,
     },
+    /// Gives a message to the actor of an agent, or to what is left of it while it rests. One that is in neither
+    /// state reads the message in its records.
+    Deliver(Box<MessageSent>),
     /// Compares the answer of a child with the schema that it must fit. Answered by
     /// [`answer_compared`](super::RunMachine::answer_compared).
     CompareAnswer {

@@ -123,6 +123,7 @@ decisions! { run:
     AttemptOver(place: usize, agent: Option<AgentId>) => {
         run.timers().cancel(&Timer::TaskLimit(place));
         agent.iter().for_each(|agent| run.scarce().release(agent));
+        agent.iter().for_each(|agent| run.messages().attempt_over(agent));
         run.scarce().release_locks(place);
         run.attempts().attempt_over(place);
         run.evaluating().forget(place);
@@ -266,5 +267,8 @@ decisions! { run:
     /// The result of the run is recorded, after its notices.
     TellOfEnd(result: Box<RunCompleted>) => run.notices().tell_of_end(result);
     /// The result of the run is recorded.
-    RecordEnd(result: Box<RunCompleted>) => run.pauses().record_end(*result);
+    RecordEnd(result: Box<RunCompleted>) => {
+        run.messages().run_ends();
+        run.pauses().record_end(*result);
+    };
 }

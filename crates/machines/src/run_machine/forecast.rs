@@ -140,6 +140,7 @@ impl Forecast {
             | Action::Kill(_)
             | Action::Interrupt(..)
             | Action::Reply { .. }
+            | Action::Deliver(_)
             | Action::Define(_)
             | Action::LimitSpending
             | Action::EndHook

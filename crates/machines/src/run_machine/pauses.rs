@@ -102,9 +102,12 @@ impl Facts {
         }
     }
 
-    /// Returns true if a change of a task or of the plan is on its way to the journal.
+    /// Returns true if a change of a task or of the plan, or a message, is on its way to the journal.
     fn is_recording(&self) -> bool {
-        !self.proposed.is_empty() || self.attempts.any_checking() || self.growth.is_coming()
+        !self.proposed.is_empty()
+            || self.attempts.any_checking()
+            || self.growth.is_coming()
+            || !self.messages.are_quiet()
     }
 }
 

@@ -104,6 +104,7 @@ impl Facts {
             && !self.growth.is_coming()
             && self.agents.none_is_under_way()
             && self.purse_is_quiet()
+            && self.messages.are_quiet()
             && !self.timers.any_for_work()
     }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, Usage};
+use crate::messages::{MessageId, Queued};
 use crate::run_state::questions::Answered;
 use crate::spec::budget::{Amount, Caps};
 use crate::spec::{AgentSpec, Price, TaskSpec};
@@ -76,6 +77,10 @@ requests! {
     Slot(SlotBack) -> ();
     /// A reservation for a call of a model.
     Money(Reservation) -> Allowance;
+    /// A message to another agent.
+    Message(Letter) -> Result<Queued, Refused>;
+    /// The agents to which it may send messages.
+    Agents(ListAgents) -> Vec<Listed>;
 }
 
 /// The data of a wish, which knows the type of the reply.
@@ -236,6 +241,34 @@ pub enum Allowance {
         /// True if the agent gave up its slot while it waited.
         without_slot: bool,
     },
+}
+
+/// A message that an agent sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The recipient, as the agent wrote it: an id, `parent`, or the last part of the id of a child.
+    pub to: String,
+    /// The text.
+    pub text: String,
+    /// The message that it answers, if it says so.
+    pub reply_to: Option<MessageId>,
+}
+
+/// An agent asks to which agents it may send messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListAgents;
+
+/// An agent that reads messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The agent.
+    pub agent: AgentId,
+    /// Its definition.
+    pub definition: Name,
+    /// Number of its replies so far.
+    pub turn: u32,
+    /// Number of messages that wait for it.
+    pub waiting: usize,
 }
 
 /// The result of a child that has ended, after all agents that worked for it.

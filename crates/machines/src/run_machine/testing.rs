@@ -5,6 +5,7 @@
 //! the process, cancels and limits take only seconds. Every record is checked when it is made.
 
 mod calls;
+mod messages;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub(super) enum Step {
     Delegate(u32),
     /// It asks a person and waits for the answer.
     Ask,
+    /// It writes to some agent.
+    Write,
     /// It proposes the tasks of [`proposed_by`].
     Propose,
     /// It ends with an output.
@@ -92,6 +95,8 @@ struct Actor {
     asks: Option<String>,
     /// The proposal whose answer it waits for.
     proposes: Option<CallKey>,
+    /// The message whose reply it waits for, with the recipient.
+    writes: Option<(String, String)>,
     /// True from the last answer of its children until it has its slot again.
     returning: bool,
     has_slot: bool,
@@ -189,6 +194,8 @@ pub(super) struct World {
     pub(super) ledger: Option<Ledger>,
     /// What the provider has billed.
     pub(super) bills: Bills,
+    /// The messages of agents and people.
+    pub(super) mail: messages::Mail,
     /// The calls of actors.
     calls: BTreeMap<AgentId, Call>,
     /// Number of requests that each agent has announced.
@@ -255,6 +262,7 @@ impl World {
             batches: Vec::new(),
             ledger: None,
             bills: Bills::new(),
+            mail: messages::Mail::default(),
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
             open_at_failure: None,
@@ -952,6 +960,11 @@ impl World {
                     }
                 }
                 Action::Define(_) | Action::LimitSpending => {}
+                Action::Deliver(message) => self.gets_mail(&message),
+                Action::Reply { to, id, reply: Reply::Message(answer) } => {
+                    self.wrote(&to, &id, answer);
+                }
+                Action::Reply { reply: Reply::Agents(_), .. } => {}
                 Action::Reply { to, reply: Reply::Money(allowance), .. } => {
                     self.allowed(&to, allowance);
                 }
@@ -1023,6 +1036,7 @@ impl World {
             waits,
             asks,
             proposes,
+            writes: None,
             returning,
             has_slot,
             required_outcome,
@@ -1030,6 +1044,7 @@ impl World {
             over_budget: None,
         };
         self.actors.insert(agent.clone(), actor);
+        self.starts_with_mail(&agent);
         self.spawned.push(agent.clone());
         self.pending.push(Pending::Step(agent));
     }
@@ -1044,7 +1059,7 @@ impl World {
         let Some(actor) = self.actors.get_mut(agent) else { return };
         actor.required_outcome = Some(outcome);
         actor.waits.clear();
-        (actor.asks, actor.proposes) = (None, None);
+        (actor.asks, actor.proposes, actor.writes) = (None, None, None);
         self.calls.remove(agent);
         self.pending.retain(|pending| !matches!(pending, Pending::Called(id, _) if id == agent));
         let Some(actor) = self.actors.get_mut(agent) else { return };
@@ -1173,10 +1188,14 @@ impl World {
             return;
         }
         let is_answered = actor.waits.is_empty() && actor.asks.is_none();
-        if !is_answered || actor.proposes.is_some() || actor.returning {
+        let waits = actor.proposes.is_some() || actor.writes.is_some();
+        if !is_answered || waits || actor.returning {
             return;
         }
         let step = actor.steps.front().copied();
+        if messages::is_boundary(step) {
+            self.reads(agent, false);
+        }
         if self.go_on_calling(agent) || self.hand_over(agent) {
             return;
         }
@@ -1227,6 +1246,10 @@ impl World {
                 }
                 let proposal = Proposal { call, text, tasks, agents: vec![], files, unasked };
                 self.request(agent, proposal);
+            }
+            Some(Step::Write) => self.writes(agent),
+            Some(Step::Answer) | None if self.reads(agent, true) => {
+                self.pending.push(Pending::Step(agent.clone()));
             }
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {

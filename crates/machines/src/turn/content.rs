@@ -15,10 +15,10 @@ use crate::message::Json;
 use crate::message::media::Media;
 use crate::permission::Permissions;
 use crate::schema::Schema;
-use crate::spec::OutputFormat;
 use crate::spec::acceptance::{Check, CheckWork, Loop};
 use crate::spec::tool::CommandTool;
 use crate::spec::{AgentSpec, ModelSpec, TaskSpec, ThinkingMode};
+use crate::spec::{OutputFormat, Reach};
 
 /// Everything that a task's result is made from.
 #[derive(Clone, Debug, Serialize)]
@@ -59,6 +59,8 @@ struct VisibleAgent<'a> {
     skills: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a Schema>,
+    #[serde(skip_serializing_if = "Reach::is_nobody")]
+    messages: Reach,
 }
 
 /// The part of a model's definition that can affect a result.
@@ -207,6 +209,7 @@ impl<'a> VisibleAgent<'a> {
             permissions: &spec.permissions,
             skills: &spec.skills,
             output_schema: spec.output_schema.as_ref(),
+            messages: spec.messages,
         }
     }
 }

@@ -7,6 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::messages::Queued;
 use crate::output::Output;
 
 /// The most bytes of a question's message: some pages, which a person still reads.
@@ -168,6 +169,10 @@ pub struct PersonsAnswer {
 pub enum AnswerOutcome {
     /// It is the answer of the question, and durable.
     Counted,
+    /// It is a message, and durable.
+    Queued(Queued),
+    /// It is a message that cannot be sent, for this reason.
+    NotSent(String),
     /// Another one came first.
     Late {
         /// The one who gave it.

@@ -61,6 +61,10 @@ impl Boundary<'_> {
         // An edit may have put a record in the place of the answer that was to be continued.
         let hand_over = self.machine.hands_over();
         let message = message.filter(|_| hand_over || !self.view.ends_with_user());
+        // Nothing can stand beside a record. The messages wait for the next turn.
+        let mail = self.mail.as_ref().filter(|_| self.view.takes_beside());
+        let delivers = mail.map(|mail| mail.ids.clone()).unwrap_or_default();
+        let message = mail.map(|mail| mail.behind(message.as_ref())).or(message);
         let outgoing = self.outgoing(message);
         let may_work = self.machine.provider().pauses < MOST_PAUSES;
         let sending = Sending {
@@ -70,6 +74,7 @@ impl Boundary<'_> {
             expected_tokens: self.size.expected_tokens(&self.view),
             counted: self.machine.counted().filter(|_| self.changes.is_empty()),
             outgoing,
+            delivers,
             changes: self.changes,
             prepare,
             hand_over,

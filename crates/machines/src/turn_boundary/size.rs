@@ -10,7 +10,7 @@ use crate::context::sending::validity::Fit;
 use crate::context::view::View;
 use crate::message::Message;
 use crate::spec::ModelSpec;
-use crate::turn_machine::Machine;
+use crate::turn_machine::{Machine, Mail};
 
 /// Least output, in tokens, that is worth asking for if input and output together do not fit the
 /// window: an answer of some 700 words.
@@ -29,9 +29,11 @@ pub(super) struct Size<'a> {
 }
 
 impl<'a> Size<'a> {
-    pub(super) fn new(machine: &'a Machine, model: &'a ModelSpec) -> Self {
+    pub(super) fn new(machine: &'a Machine, model: &'a ModelSpec, mail: Option<&Mail>) -> Self {
         let joining = machine.joining().and_then(|json| json.decode::<Message>().ok());
         let joining = joining.map_or(0, |message| measure::message_tokens(&message));
+        let mail = mail.map(|mail| Message::user(mail.text.as_str()));
+        let joining = joining + mail.map_or(0, |mail| measure::message_tokens(&mail));
         Self { machine, model, joining }
     }
 

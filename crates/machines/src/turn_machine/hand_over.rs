@@ -66,8 +66,12 @@ impl Machine {
 
     /// Puts the user message of a turn into the view, and takes what it holds out of the inbox.
     pub(super) fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
+        let has_mail = self.takes_mail();
         if let Some(json) = &started.message {
             let message = Message::read(json.as_str())?;
+            if has_mail {
+                return self.joined_with_mail(json, message);
+            }
             if started.hand_over && self.view.ends_with_user() {
                 self.view.push_beside(json.clone(), &message);
                 self.inbox.clear();

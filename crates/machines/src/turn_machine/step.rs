@@ -2,6 +2,7 @@
 
 use super::PendingCall;
 use crate::context::CompactionTrigger;
+use crate::event::Event;
 use crate::message::Json;
 use crate::turn::Outcome;
 
@@ -41,4 +42,15 @@ pub struct IllegalEvent {
     pub event: &'static str,
     /// Reason why the event cannot follow.
     pub reason: String,
+}
+
+/// Returns true if such a record may follow the end of an agent: the run makes it, and an end may come before it.
+pub(super) fn may_follow_the_end(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::AgentEnded(_)
+            | Event::AgentRestarted(_)
+            | Event::MessageSent(_)
+            | Event::MessageReturned(_)
+    )
 }

@@ -294,6 +294,47 @@ impl ProposeTasks {
     }
 }
 
+/// The arguments of `send_message`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendMessage {
+    /// The recipient.
+    pub to: String,
+    /// The text.
+    pub text: String,
+    /// The id of the message that it answers.
+    #[serde(default)]
+    pub reply_to: Option<String>,
+}
+
+impl SendMessage {
+    pub(super) fn describe(_: &Wording<'_>) -> Option<(String, Value)> {
+        let description = "Sends a message to an agent that works in the same run. It reads the message before \
+            its next step, as information: it need not do what you write, and may not answer. You do not wait \
+            for it. A message that cannot be read any more is returned, and you hear of that.";
+        let properties = json!({
+            "to": text("The agent: a name that `list_agents` gives, `parent` for the one that delegated to you, \
+                or the last part of the name of one that you delegated to"),
+            "text": text("The message. At most 16 KiB; name a file for more"),
+            "reply_to": text("The id of the message that you answer, if you answer one"),
+        });
+        described(description, object(properties, &["to", "text"]))
+    }
+}
+
+/// The arguments of `list_agents`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListAgents {}
+
+impl ListAgents {
+    pub(super) fn describe(_: &Wording<'_>) -> Option<(String, Value)> {
+        let description = "Lists the agents to which you can send messages now: the name, the definition, the \
+            number of its replies so far, and how many messages wait for it.";
+        described(description, object(json!({}), &[]))
+    }
+}
+
 /// The arguments of `compact`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

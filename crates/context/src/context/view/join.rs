@@ -45,10 +45,16 @@ impl Slot {
 }
 
 impl View {
+    /// Returns true if a user message can follow the last one, or stand beside it: a record stands alone.
+    #[must_use]
+    pub fn takes_beside(&self) -> bool {
+        self.slots.back().is_none_or(|slot| slot.record.is_none())
+    }
+
     /// Appends a user message that asks for nothing behind another one: both are sent as one. Behind a record, which
     /// stands alone, it is left out. `message` is what `json` says.
     pub fn push_beside(&mut self, json: Json, message: &Message) {
-        if self.slots.back().is_some_and(|slot| slot.record.is_some()) {
+        if !self.takes_beside() {
             return;
         }
         self.add(Entry { is_request: false, ..Entry::of(json, message) }, message);

@@ -13,6 +13,7 @@ use ractor::actor::messages::BoxedState;
 use super::{Agent, Folded, State};
 use crate::actor::mail::{AgentMsg, SupervisorMsg};
 use crate::context::CompactionTrigger;
+use crate::messages::MessageSent;
 use crate::turn::Outcome;
 
 impl Agent {
@@ -64,5 +65,10 @@ impl Folded {
     /// Notes that the agent is to compact its context at its next turn boundary.
     pub(in crate::actor) fn compact(&mut self, focus: Option<String>) {
         self.machine.ask_to_compact(CompactionTrigger::Manual, focus);
+    }
+
+    /// Takes in a message for the agent, which it reads at its next turn boundary.
+    pub(in crate::actor) fn receive(&mut self, message: &MessageSent) {
+        self.machine.receive(message);
     }
 }

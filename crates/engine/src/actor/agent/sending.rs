@@ -125,6 +125,7 @@ impl Agent {
         let call = ModelTurn {
             turn,
             message: outgoing.message.or(outgoing.beside),
+            delivers: sending.delivers,
             changes: sending.changes,
             announcement: announcement.flatten(),
             request: Box::new(request),

@@ -100,6 +100,11 @@ impl Supervisor {
                     Box::pin(self.wake(myself, state, woken)).await;
                 }
             }
+            Action::Deliver(message) => {
+                let to = message.to.clone();
+                // It wakes nobody: an agent that rests reads it when it goes on.
+                drop(Self::mail(state, &to, AgentMsg::Message(message)));
+            }
             Action::Define(agents) => {
                 let by_name = agents.into_iter().map(|agent| (agent.name.clone(), agent));
                 self.services.agents.write().extend(by_name);
@@ -307,6 +312,12 @@ impl Supervisor {
             // The right is kept here too: if the actor is killed, its aborted step may still be
             // appending, and the right must be withdrawn before somebody else records the end.
             Ok((actor, _)) => {
+                // Those that came while its records were read are not in its fold.
+                for message in state.machine.state().messages().waiting_for(&id) {
+                    let message = AgentMsg::Message(Box::new(message.clone()));
+                    // If the actor has ended, its supervision event reports that.
+                    let _ = actor.send_message(message);
+                }
                 state.agents_by_actor.insert(actor.get_id(), id.clone());
                 state.rights.insert(id.clone(), right);
                 state.agents.insert(id, actor);

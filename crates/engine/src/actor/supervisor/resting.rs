@@ -92,6 +92,12 @@ impl Supervisor {
                 }
                 None
             }
+            AgentMsg::Message(message) => {
+                if let Some(Resting::Gone(folded)) = state.resting.get_mut(agent) {
+                    folded.receive(&message);
+                }
+                None
+            }
             message => match state.resting.remove(agent) {
                 Some(Resting::Gone(mut folded)) => {
                     let mail = match message {

@@ -15,9 +15,9 @@ use crate::config::shape::{Kind, List, Named, sections, words};
 use crate::permission::{NonInteractive, PermissionDecision};
 use crate::policy::{RestartPolicy, RestartStrategy, RetryPolicy};
 use crate::spec::sandbox::SandboxMode;
-use crate::spec::{Capture, OnFailure, OnUnknown, OutputFormat};
+use crate::spec::{Capture, OnFailure, OnUnknown, OutputFormat, Reach};
 
-words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat Capture }
+words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat Capture Reach }
 
 const TOOLS: Kind =
     Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
@@ -66,6 +66,10 @@ sections! {
         /// The rules by which it is noticed that the agent goes in circles, where they differ from those of
         /// `[loops]`.
         loops: LoopKeys = LoopKeys::default(), LoopKeys::KIND;
+        /// To whom the agent may send messages, by the tools `send_message` and `list_agents`: `none`, to nobody;
+        /// `parent`, to the agent that delegated to it and to those to which it delegates; `run`, to every agent
+        /// of the run. What it hears from others is information and no instruction.
+        messages: Reach = Reach::Nobody, words_of::<Reach>(&[]);
     }
     later {
         /// The MCP servers whose tools the agent may call.

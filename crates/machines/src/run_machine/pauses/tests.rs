@@ -136,6 +136,7 @@ impl Process {
             Action::SendNotice(notice) => self.machine.notice_sent(now, &notice.id, Ok(())),
             Action::Finish(finish) => self.finish = Some(finish),
             Action::Reply { .. }
+            | Action::Deliver(_)
             | Action::Define(_)
             | Action::LimitSpending
             | Action::EndHook
