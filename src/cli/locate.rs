@@ -245,9 +245,7 @@ impl Project {
                 let is_it = |run: &&RemovedRun| run.run.to_string().contains(&lower);
                 let reason = match removed.iter().find(is_it) {
                     Some(run) => format!("run {} was removed; `cost --all` counts it", run.run),
-                    None => {
-                        format!("there is no run `{name}` in {}", self.runs_folder().display())
-                    }
+                    None => self.no_run(name, &runs),
                 };
                 Err((reason, Exit::Failed))
             }
@@ -257,6 +255,26 @@ impl Project {
                 Err((reason, Exit::Failed))
             }
         }
+    }
+
+    /// Says that there is no run of this name, and whether the newest one has a task or an agent of it.
+    fn no_run(&self, name: &str, runs: &[RecordedRun]) -> String {
+        let newest = runs.iter().find(|run| run.has_begun());
+        let part = newest.and_then(|run| {
+            let (state, _) = run.state(|_| {});
+            let is_task = Name::of_record(name).is_ok_and(|task| state.task(&task).is_some());
+            let is_agent = state.agents().contains_key(&AgentId::from_text(name));
+            let run = self.short(run);
+            match (is_task, is_agent) {
+                (true, _) => {
+                    Some(format!("its newest run has a task of this name: `{run}/{name}`"))
+                }
+                (_, true) => Some(format!("its newest run has such an agent: `{run}/@{name}`")),
+                _ => None,
+            }
+        });
+        let help = part.unwrap_or_else(|| "`callsheet ps -a` lists the runs".to_owned());
+        format!("there is no run `{name}` in {}; {help}", self.runs_folder().display())
     }
 
     /// Reads RUN, RUN/TASK or RUN/@AGENT. If RUN is left out, the newest run is meant.

@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::id::AgentId;
 use crate::journal::source::RecordedRun;
 use crate::messages::MESSAGE_BYTES;
+use crate::plan::TaskState;
 use crate::run::control;
 use crate::run_machine::messages::{self, Said};
 use crate::show::question::safe;
@@ -36,7 +37,7 @@ pub(super) fn run(project: &Project, verb: &args::Say) -> Exit {
     if let Err(exit) = is_there(project, &run, &agent) {
         return exit;
     }
-    let said = Said { agent, text, now: false };
+    let said = Said { agent, text, now: verb.now };
     let unique = uuid::Uuid::now_v7().simple().to_string();
     let answer = messages::say(&said, &unique, control::this_process());
     match runtime().map(|runtime| runtime.block_on(Client::of(run.clone()).answer(answer))) {
@@ -56,12 +57,15 @@ pub(super) fn run(project: &Project, verb: &args::Say) -> Exit {
 fn text(words: &[String]) -> Result<String, String> {
     let text = match words {
         [only] if only == STDIN => {
-            let mut text = String::new();
+            let mut text = Vec::new();
             // One byte more than fits says that it is too long.
             let most = MESSAGE_BYTES as u64 + 1;
-            let read = io::stdin().take(most).read_to_string(&mut text);
-            read.map_err(|error| format!("stdin cannot be read as text: {error}"))?;
-            text
+            let read = io::stdin().take(most).read_to_end(&mut text);
+            read.map_err(|error| format!("stdin cannot be read: {error}"))?;
+            match text.len() > MESSAGE_BYTES {
+                true => " x".repeat(MESSAGE_BYTES),
+                false => String::from_utf8(text).map_err(|_| "stdin is no text".to_owned())?,
+            }
         }
         words => words.join(" "),
     };
@@ -91,7 +95,16 @@ fn is_there(project: &Project, run: &RecordedRun, agent: &AgentId) -> Result<(),
         Some(status) if status.definition.is_none() => {
             format!("`{agent}` is a command, which reads no messages")
         }
-        Some(_) => return Ok(()),
+        Some(status) => {
+            let task = state.task(&status.task);
+            let is_latest = task.is_some_and(|task| {
+                task.state == TaskState::Running && task.agent.as_ref() == Some(agent)
+            });
+            if status.outcome.is_none() || is_latest {
+                return Ok(());
+            }
+            format!("not sent: @{agent} has ended")
+        }
     };
     complain(&format!("error: {}", safe(&problem)));
     Err(Exit::Failed)
@@ -104,7 +117,7 @@ fn outcome(project: &Project, run: &RecordedRun, said: &Said, given: Given) -> E
     match given {
         Given::Queued(queued) => match &queued.returned {
             Some(reason) => {
-                complain(&format!("error: {} was returned: {to} {}", queued.id, safe(reason)));
+                complain(&format!("error: {} was returned: {}", queued.id, safe(reason)));
                 Exit::Failed
             }
             None => {
@@ -131,7 +144,7 @@ fn outcome(project: &Project, run: &RecordedRun, said: &Said, given: Given) -> E
             Exit::Failed
         }
         Given::Counted | Given::Late { .. } | Given::Over { .. } | Given::Closed => {
-            complain(&format!("error: not sent: the run has ended, or {to} has"));
+            complain(&format!("error: not sent: the run of {to} has ended"));
             Exit::Failed
         }
     }

@@ -182,7 +182,7 @@ async fn writers_and_kills(writers: usize, sends: usize, kills: usize) {
     let read: BTreeSet<_> = seen.read.keys().copied().collect();
     assert!(read.is_disjoint(&unique), "read and returned");
     // The run's own words, about messages that were returned, have no sender who knows of them.
-    let of_run = |id: &u64| seen.texts.get(id).is_some_and(|text| text.starts_with("Your message"));
+    let of_run = |id: &u64| seen.texts.get(id).is_some_and(|text| text.starts_with("Not read:"));
     let ends: BTreeSet<_> = read.union(&unique).filter(|id| !of_run(id)).copied().collect();
     let told: BTreeSet<_> = seen.queued.keys().copied().collect();
     let missing: Vec<_> = told.difference(&ends).collect();
@@ -221,7 +221,7 @@ async fn each_message_is_read_once_or_returned_once_over_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes some minutes: 32 agents send 1,000 messages each, over 30 kills"]
+#[ignore = "takes about fifteen minutes: 32 agents send 1,000 messages each, over 30 kills"]
 async fn thousands_of_messages_are_read_once_or_returned_once_over_kills() {
     writers_and_kills(32, 1_000, 30).await;
 }
@@ -283,4 +283,34 @@ async fn a_person_speaks_to_an_agent_at_work_and_after_a_kill() {
     assert!(tail.contains("use tabs") && tail.contains("reads m1 in turn"), "{tail}");
     desk.good(&["cancel", "desk"]);
     live.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_is_cut_for_what_a_person_says_now_and_the_bill_has_it() {
+    let provider = Provider::start(|asked: &Asked| {
+        let heard = asked.messages().iter().map(Message::text).collect::<String>();
+        match heard.contains("be brief") {
+            true => Answer::text("short"),
+            // It would take half an hour.
+            false => Answer::text("word ".repeat(100_000)).paced(4, Duration::from_millis(20)),
+        }
+    })
+    .await;
+    let desk = desk(&provider, "[tasks.one]\nagent = \"worker\"\nprompt = \"Go.\"\n");
+    let live = desk.start(&["run"]);
+    wait("the request", || (provider.count() > 0).then_some(()));
+    let waits = desk.call(&["say", "desk/@one", "take your time"]);
+    assert_eq!(waits.code, 0, "{}", waits.err);
+    assert_eq!(provider.count(), 1, "it cuts nothing");
+    let said = desk.call(&["say", "desk/@one", "--now", "be", "brief"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(live.end().code, 0);
+    assert_eq!(desk.good(&["show", "desk/one", "--output"]).trim(), "short");
+    assert_eq!(provider.count(), 2);
+    let events = desk.json(&["tail", "--json"]);
+    let cut = events.iter().find(|event| event["type"] == "model.failed").expect("it was cut");
+    assert_eq!(cut["data"]["cut"], true, "{cut}");
+    assert!(cut["data"]["spent"].is_object() || cut["data"]["unsettled"].is_object(), "{cut}");
+    let delivered = events.iter().find(|event| event["type"] == "message.delivered");
+    assert_eq!(delivered.expect("it is read")["data"]["ids"], json!(["m1", "m2"]));
 }

@@ -194,7 +194,7 @@ pub fn next(
         }
         (Step::RunTools(mut calls), terms) => {
             if let Some(terms) = terms {
-                Boundary::new(machine, terms).answer(&mut calls);
+                Boundary::new(machine, terms, None).answer(&mut calls);
             }
             Action::RunTools(calls)
         }
@@ -221,11 +221,10 @@ struct Boundary<'a> {
 }
 
 impl<'a> Boundary<'a> {
-    fn new(machine: &'a Machine, terms: &'a Terms<'a>) -> Self {
+    fn new(machine: &'a Machine, terms: &'a Terms<'a>, mail: Option<Mail>) -> Self {
         let Terms { preset, strategy, model, capabilities, .. } = *terms;
         let input_tokens = model.context_window.saturating_sub(model.max_output_tokens);
         let strategy = strategy::choose(strategy, preset.preference, input_tokens, capabilities);
-        let mail = machine.mail(model.context_window);
         let size = Size::new(machine, model, mail.as_ref());
         let view = machine.view().clone();
         Self { machine, terms, strategy, size, view, mail, changes: Vec::new() }
@@ -238,7 +237,7 @@ impl<'a> Boundary<'a> {
         ahead: Ahead,
         is_rebuilt: bool,
     ) -> Result<Self, Box<Action>> {
-        let mut at = Self::new(machine, terms);
+        let mut at = Self::new(machine, terms, machine.mail(terms.model.context_window));
         if is_rebuilt {
             return Err(Action::LookedOver(events(repair::repair_with(&mut at.view))).into());
         }

@@ -30,8 +30,8 @@ pub use self::calls::{Interrupted, PendingCall, RUN, command_outcome};
 pub use self::counting::Counted;
 use self::counting::Counting;
 use self::inbox::Inbox;
-pub use self::mailbox::Mail;
 use self::mailbox::Mailbox;
+pub use self::mailbox::{Mail, turn_chars};
 pub use self::provider::ProviderWork;
 use self::step::may_follow_the_end;
 pub use self::step::{IllegalEvent, Step};
@@ -42,7 +42,7 @@ use crate::context::measure::Measure;
 use crate::context::view::View;
 use crate::context::{CompactionTrigger, Edit};
 use crate::event::Event;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::Failure;
 use crate::loops::{Loops, Step as LoopStep};
 use crate::message::{Json, Message, StopReason, Usage, UsageSource};
 use crate::output::Output;
@@ -270,7 +270,8 @@ impl Machine {
     #[must_use]
     pub fn announced(&self) -> Option<u32> {
         let hands_over_anew = self.ends_for.is_some() && !self.handing_over;
-        (matches!(self.phase, Phase::Calling) && !hands_over_anew).then_some(self.requests)
+        let begins_anew = hands_over_anew || self.begins_anew();
+        (matches!(self.phase, Phase::Calling) && !begins_anew).then_some(self.requests)
     }
 
     /// Returns true if the outcome is recorded.
@@ -302,7 +303,7 @@ impl Machine {
         }
         match self.phase {
             // The message of the announced turn has already joined the conversation.
-            Phase::Calling if self.handing_over || self.ends_for.is_none() => {
+            Phase::Calling if self.announced().is_some() => {
                 Step::CallModel { turn: self.turn, message: None }
             }
             _ if self.hands_over() => {
@@ -310,17 +311,6 @@ impl Machine {
             }
             _ => Step::CallModel { turn: self.turn + 1, message: self.joining().cloned() },
         }
-    }
-
-    /// Returns a failure together with the text that the agent had written by then.
-    #[must_use]
-    pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
-        // A hand-over that fails changes nothing: the agent ends for the reason for which it hands over.
-        let failure = match self.hands_over() {
-            true => self.out_of_turns(),
-            false => Failure::new(kind, message),
-        };
-        Outcome::Failed { failure, partial: self.salvage() }
     }
 
     /// Applies a recorded event.
@@ -339,7 +329,7 @@ impl Machine {
                     return Err(illegal("turn numbers only grow"));
                 }
                 self.turn = started.turn;
-                self.mailbox.turn_started(matches!(self.phase, Phase::Ending(_)));
+                self.mail_turn_started();
                 self.ends_for.clone_from(&started.ends_for);
                 (self.handing_over, self.held) = (started.hand_over, started.held);
                 self.loops.turn_started();
@@ -408,6 +398,7 @@ impl Machine {
             Event::AgentRestarted(restarted) => {
                 self.summaries.forget_lost();
                 if self.is_ended() {
+                    self.mailbox.begins_again();
                     self.loops.begin_again();
                     self.phase = match &restarted.feedback {
                         Some(feedback) => {
@@ -427,7 +418,7 @@ impl Machine {
                     self.last_output = Some(output.clone());
                 }
             }
-            Event::MessageSent(sent) => self.receive(sent),
+            Event::MessageSent(sent) => drop(self.receive(sent)),
             Event::MessageDelivered(delivered) => self.mailbox.deliver(&delivered.ids),
             Event::MessageReturned(returned) => self.mailbox.take_out(&[returned.id]),
             Event::LoopNoticed(e) => self.take_loop_step(LoopStep::Notice, &e.circle),
@@ -499,6 +490,7 @@ impl Machine {
 mod tests {
     use super::continuing::MAX_CONTINUATIONS;
     use super::*;
+    use crate::failure::FailureKind;
     use crate::id::{CallKey, Name};
     use crate::message::{Block, ResultContent, ToolCall, ToolResult};
     use crate::output::Output;

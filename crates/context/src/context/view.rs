@@ -47,6 +47,8 @@ pub struct Entry {
     /// True if the message asks the agent for something. Edits keep the newest such message, the
     /// active request, word for word.
     pub is_request: bool,
+    /// True if the message only steers the agent, as one does that asks it to continue.
+    pub is_prompt: bool,
     /// Properties of the message that the rules of sending depend on.
     pub nature: Nature,
 }
@@ -68,6 +70,7 @@ impl Entry {
             answers: answers.collect(),
             is_request: message.role == Role::User
                 && message.content.iter().any(|block| matches!(block, Block::Text(_))),
+            is_prompt: false,
             nature: Nature::of(message),
             json,
         }
@@ -165,7 +168,8 @@ impl View {
     /// Returns an error if `json` is not a message.
     pub fn push_continuation(&mut self, json: Json) -> Result<(), serde_json::Error> {
         let message = Message::read(json.as_str())?;
-        self.add(Entry { is_request: false, ..Entry::of(json, &message) }, &message);
+        let entry = Entry { is_request: false, is_prompt: true, ..Entry::of(json, &message) };
+        self.add(entry, &message);
         Ok(())
     }
 

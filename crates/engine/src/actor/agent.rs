@@ -34,7 +34,7 @@ use super::mail::{AgentMsg, Caller, StepError, SupervisorMsg};
 use super::record_right::RecordRight;
 use super::services::Services;
 use super::spans;
-use super::step::{Answers, Past, SlotReturn, StepContext};
+use super::step::{Answers, Cut, Past, SlotReturn, StepContext};
 use super::summarise;
 use super::summary::{NoSummary, SummaryError};
 use super::work::{self, Helper, Work};
@@ -42,6 +42,7 @@ use crate::context::CompactionTrigger;
 use crate::event::{Event, SharedRecord};
 use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, Name};
+use crate::messages::MessageSent;
 use crate::output::Output;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{OnUnknown, OutputFormat};
@@ -108,6 +109,8 @@ pub struct State {
     cancel: CancellationToken,
     /// Cancelled when not even a reply that is on its way is waited for.
     abandon: CancellationToken,
+    /// Cancelled when the call of the model that is under way is cut, and the agent goes on.
+    cut: Cut,
     /// True if the step under way calls the model.
     is_calling: bool,
     ending: Option<Ending>,
@@ -172,6 +175,7 @@ impl Actor for Agent {
             ahead: None,
             aheads: 0,
             beside: Work::default(),
+            cut: Cut::of(&cancel, &abandon),
             cancel,
             abandon,
             is_calling: false,
@@ -214,7 +218,7 @@ impl Actor for Agent {
             AgentMsg::Compact { focus } => {
                 state.machine.ask_to_compact(CompactionTrigger::Manual, focus);
             }
-            AgentMsg::Message(message) => state.machine.receive(&message),
+            AgentMsg::Message(message) => Self::receive(state, &message),
             AgentMsg::Summarised { number, answer } => {
                 self.summarised(&myself, state, number, *answer);
             }
@@ -444,6 +448,14 @@ impl Agent {
             slot_return: SlotReturn::default(),
             cancel: state.cancel.clone(),
             abandon: state.abandon.clone(),
+        }
+    }
+
+    /// Takes in a message, and cuts the call of the model that is under way if the message says so.
+    fn receive(state: &mut State, message: &MessageSent) {
+        if state.machine.receive(message) && state.busy && state.is_calling {
+            state.cut.call.cancel();
+            state.cut.reply.cancel();
         }
     }
 

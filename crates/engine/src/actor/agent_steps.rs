@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, Span};
 
 use super::briefing::Briefing;
@@ -18,7 +19,7 @@ use super::given::Given;
 use super::mail::StepError;
 use super::model_call::{self, Answered, CallError, Caller, Payer};
 use super::spans;
-use super::step::{StepContext, StepResult, ended, store_spills};
+use super::step::{Cut, StepContext, StepResult, ended, store_spills};
 use super::unknown::{self, Resolution};
 use super::{tool_context, tool_run};
 use crate::call_machine::Broken;
@@ -92,18 +93,24 @@ pub struct ModelTurn {
 pub fn call_model(
     context: StepContext,
     call: ModelTurn,
+    cut: Cut,
 ) -> impl Future<Output = StepResult> + Send + 'static {
     let (turn, briefing) = (call.turn, call.briefing.clone());
     // A future keeps room for its arguments until its end, so these are put into boxes at once: a call is awaited
     // for long, and by many.
-    let chat = Box::pin(chat(Box::new(context), Box::new(call)));
+    let context = StepContext { abandon: cut.reply, ..context };
+    let chat = Box::pin(chat(Box::new(context), Box::new(call), cut.call));
     async move {
         let span = spans::turn(turn, &briefing.model.spec.name);
         chat.instrument(span).await
     }
 }
 
-async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
+async fn chat(
+    context: Box<StepContext>,
+    call: Box<ModelTurn>,
+    cut: CancellationToken,
+) -> StepResult {
     let ModelTurn {
         turn,
         message,
@@ -154,10 +161,9 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     let announced = announced.unwrap_or(0);
     let caller = Caller { records, announced, made_smaller, source, prefix };
     let mut payer = Payer::Agent(Box::new(caller));
-    let (permits, cancel) = (&context.answers.permits, &context.cancel);
-    let services = &context.services;
+    let (permits, services) = (&context.answers.permits, &context.services);
     // In a box, as a future is copied whole while its step starts.
-    let reply = model_call::call(services, service, request, permits, &mut payer, cancel);
+    let reply = model_call::call(services, service, request, permits, &mut payer, &cut);
     let reply = Box::pin(reply).await;
     let (mut records, most) = payer.into_records();
     let Answered { mut reply, by } = match reply {
@@ -227,7 +233,7 @@ async fn chat(context: Box<StepContext>, call: Box<ModelTurn>) -> StepResult {
     if let Some(pause) = pause {
         // What was paid for is durable. An agent that is asked to end meanwhile learns of it first.
         tokio::select! {
-            () = context.cancel.cancelled() => {}
+            () = cut.cancelled() => {}
             () = tokio::time::sleep(Duration::from_millis(pause)) => {}
         }
     }

@@ -24,6 +24,9 @@ use crate::turn_machine::Counted;
 /// The reason of a cut, for people.
 const CUT: &str = "its agent had to end, or its run to stop";
 
+/// The reason of a cut after which the agent goes on, for people.
+const CUT_FOR_MESSAGE: &str = "a person had something to say";
+
 /// The records of a call.
 #[derive(Debug)]
 pub(super) struct CallRecords<'a> {
@@ -160,7 +163,9 @@ impl CallRecords<'_> {
         attempt: u32,
         cost: Option<(Usage, UsageSource)>,
     ) -> Result<(), JournalError> {
-        let failure = Failure::new(FailureKind::Cancelled, CUT);
+        let goes_on = !self.context.cancel.is_cancelled();
+        let why = if goes_on { CUT_FOR_MESSAGE } else { CUT };
+        let failure = Failure::new(FailureKind::Cancelled, why);
         let failed = ModelFailed {
             spent: cost.map(|(usage, _)| spent(spec, &usage)),
             usage_source: cost.map(|(_, source)| source).unwrap_or_default(),

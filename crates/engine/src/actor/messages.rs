@@ -25,7 +25,10 @@ pub(super) async fn send(
         ToolError::Arguments("`reply_to` is the id of a message, like `m17`".to_owned())
     })?;
     // Calls of one reply are sent in their order.
-    ticket.wait().await;
+    tokio::select! {
+        () = context.cancel.cancelled() => return Err(ToolError::Unanswered),
+        () = ticket.wait() => {}
+    }
     let letter = Letter { to: to.clone(), text: text.clone(), reply_to };
     let answer = context.request(call.key.as_str(), letter);
     drop(ticket);
@@ -34,8 +37,8 @@ pub(super) async fn send(
         answer = answer => answer,
     };
     Ok(match answer {
-        Some(Ok(Queued { id, to, returned: Some(reason), .. })) => {
-            ToolOutput::error(format!("{id} was returned: @{to} {reason}."))
+        Some(Ok(Queued { id, returned: Some(reason), .. })) => {
+            ToolOutput::error(format!("{id} was returned: {reason}."))
         }
         Some(Ok(Queued { id, to, before, .. })) => {
             ToolOutput::ok(format!("{id} is queued for @{to} ({before} before it)."))

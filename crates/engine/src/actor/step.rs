@@ -94,6 +94,23 @@ impl Answers {
     }
 }
 
+/// The way to cut one call of a model, while the agent goes on.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Cancelled to begin nothing more of the call.
+    pub call: CancellationToken,
+    /// Cancelled to wait for no reply that is on its way.
+    pub reply: CancellationToken,
+}
+
+impl Cut {
+    /// Makes the way to cut the next call. The end of the agent cuts it too.
+    #[must_use]
+    pub fn of(cancel: &CancellationToken, abandon: &CancellationToken) -> Self {
+        Self { call: cancel.child_token(), reply: abandon.child_token() }
+    }
+}
+
 /// Decides when an agent whose call waited for a person asks for its slot again.
 #[derive(Clone, Debug, Default)]
 pub enum SlotReturn {

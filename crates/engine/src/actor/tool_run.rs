@@ -131,12 +131,12 @@ async fn run_group(
     let permits = Arc::new(Semaphore::new(CALLS_AT_ONCE));
     for call in group {
         let (context, permits) = (context.clone(), permits.clone());
-        let is_delegation = delegates(&call);
-        let asks_in_order = is_delegation || call.callee.own() == Some(OwnTool::SendMessage);
+        let asks_in_order = delegates(&call) || call.callee.own() == Some(OwnTool::SendMessage);
         let ticket = if asks_in_order { Ticket::after(&mut before) } else { Ticket::default() };
         let (of, made) = (context.clone(), call.clone());
         let run = async move {
-            let _permit = if is_delegation { None } else { permits.acquire().await.ok() };
+            // One that waits for its place in the order would keep those before it from a permit.
+            let _permit = if asks_in_order { None } else { permits.acquire().await.ok() };
             run_one(&context, &call, ticket).await
         };
         let send_result = send_result.clone();

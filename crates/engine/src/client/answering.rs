@@ -54,6 +54,16 @@ pub enum Given {
 
 /// Gives an answer to the process that drives the run, or leaves it for the next one. Blocks.
 pub(super) fn give(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Given, ClientError> {
+    let given = given(run, answer);
+    let is_sent = !matches!(given, Ok(Given::NotSent(_)) | Err(ClientError::NotGiven(_)));
+    if Errand::of(&answer.id) == Errand::Message && !is_sent {
+        // Whoever reads that it is not sent will send another one.
+        let _ = answers::remove(&**run, &answer.id);
+    }
+    given
+}
+
+fn given(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Given, ClientError> {
     let begun = Instant::now();
     let mut trouble = "the process that drives the run does not answer".to_owned();
     while begun.elapsed() < PATIENCE {
@@ -177,7 +187,7 @@ fn recorded(run: &RecordedRun, answer: &PersonsAnswer) -> Result<Recorded, Journ
 fn sent(state: &RunState, answer: &PersonsAnswer) -> Option<Queued> {
     let sent = state.messages().of_person(&answer.id)?;
     let to = read_said(answer)?.agent;
-    Some(Queued { id: sent.id, to, before: sent.before, returned: None })
+    Some(Queued { id: sent.id, to, before: sent.before, returned: sent.returned.clone() })
 }
 
 /// Reads the state of a run. It is empty while the run's first records are being written.

@@ -21,13 +21,17 @@ use crate::plan::TaskState;
 use crate::run_state::AgentStatus;
 use crate::run_state::messages::Sent;
 use crate::spec::Reach;
-use crate::turn::question::{AnswerOutcome, PersonsAnswer};
+use crate::turn::question::{AnswerOutcome, PersonsAnswer, bounded};
+use crate::turn_machine::turn_chars;
 
 /// The beginning of the id under which a person sends a message. No question has such an id: theirs are hashes.
 const ID: &str = "say-";
 
 /// The most names of agents that an error lists.
 const MOST_NAMES: usize = 20;
+
+/// The most agents that `list_agents` lists.
+const MOST_LISTED: usize = 200;
 
 /// The messages that are on their way to the journal.
 #[derive(Clone, Debug, Default)]
@@ -145,10 +149,22 @@ impl Facts {
             }
     }
 
-    /// Returns the agents that read messages of this one, in the order of their ids.
-    fn reached_by<'a>(&'a self, from: &'a AgentId) -> impl Iterator<Item = &'a AgentId> {
-        let all = self.state.agents().keys();
-        all.filter(move |to| self.reaches(from, to) && self.reads_nothing(to).is_none())
+    /// Returns the agents that read messages of this one, in the order of their ids. The work is that of the agents
+    /// that have not ended, and with the reach of a parent that of its children.
+    fn reached_by(&self, from: &AgentId) -> Vec<AgentId> {
+        let near = || {
+            let children = self.state.agents().get(from).map(|agent| agent.children.as_slice());
+            self.parent_of(from).into_iter().chain(children.unwrap_or_default()).collect()
+        };
+        let all: Vec<&AgentId> = match self.reach_of(from) {
+            Reach::Nobody => Vec::new(),
+            Reach::Parent => near(),
+            Reach::Run => self.agents.open().map(|(id, _)| id).collect(),
+        };
+        let reads = |to: &&AgentId| self.reaches(from, to) && self.reads_nothing(to).is_none();
+        let mut reached: Vec<_> = all.into_iter().filter(reads).cloned().collect();
+        reached.sort_unstable();
+        reached
     }
 
     /// Returns the agent that another one means.
@@ -176,13 +192,22 @@ impl Facts {
 
     /// Returns the names that an agent may write to, in words.
     fn names(&self, from: &AgentId) -> String {
-        let mut reached = self.reached_by(from);
-        let names: Vec<_> = reached.by_ref().take(MOST_NAMES).map(|id| format!("@{id}")).collect();
-        match (names.is_empty(), reached.count()) {
+        let reached = self.reached_by(from);
+        let names: Vec<_> = reached.iter().take(MOST_NAMES).map(|id| format!("@{id}")).collect();
+        match (names.is_empty(), reached.len() - names.len()) {
             (true, _) => "there is nobody whom you can write to now".to_owned(),
             (false, 0) => format!("you can write to {}", names.join(", ")),
             (false, more) => format!("you can write to {} and {more} more", names.join(", ")),
         }
+    }
+
+    /// Returns the most bytes of a message to an agent: no more than its window shows.
+    fn most_bytes(&self, to: &AgentId) -> usize {
+        let definition = self.state.agents().get(to).and_then(|agent| agent.definition.as_ref());
+        let spec = definition.and_then(|name| self.settings.agents.get(name));
+        let model = spec.and_then(|spec| self.settings.models.get(&spec.model));
+        let shown = model.map_or(u64::MAX, |model| turn_chars(model.context_window));
+        usize::try_from(shown).unwrap_or(usize::MAX).min(MESSAGE_BYTES)
     }
 
     /// Returns why a message does not fit, in words.
@@ -190,10 +215,10 @@ impl Facts {
         if text.trim().is_empty() {
             return Some("the text is blank".to_owned());
         }
-        if text.len() > MESSAGE_BYTES {
-            let most = MESSAGE_BYTES >> 10;
+        let most = self.most_bytes(to);
+        if text.len() > most {
             return Some(format!(
-                "the text has more than {most} KiB; write it to a file and name that"
+                "the text has more than {most} bytes; write it to a file and name that"
             ));
         }
         let waiting = self.state.messages().waiting_for(to);
@@ -228,7 +253,8 @@ impl Desk<'_, Messages> {
         if let Some(sent) = self.state.messages().of_agent(&from, &id) {
             let to =
                 self.address(&from, &letter.to).unwrap_or_else(|_| AgentId::from_text(&letter.to));
-            return self.answer(from, &id, Ok(queued(sent, to, None)));
+            let queued = queued(sent, to);
+            return self.answer(from, &id, Ok(queued));
         }
         // An interrupted agent sends it when the run is resumed.
         if self.pauses.is_interrupted() || self.messages.coming.contains_key(&id) {
@@ -255,7 +281,8 @@ impl Desk<'_, Messages> {
                 waiting: self.state.messages().waiting_for(to).len(),
             })
         };
-        let all = self.reached_by(from).filter_map(listed).collect();
+        let reached = self.reached_by(from);
+        let all = reached.iter().take(MOST_LISTED).filter_map(listed).collect();
         self.reply(from.clone(), id, Reply::Agents(all));
     }
 
@@ -266,7 +293,8 @@ impl Desk<'_, Messages> {
         };
         let PersonsAnswer { id, by, .. } = answer;
         if let Some(sent) = self.state.messages().of_person(&id) {
-            return self.tell(request, AnswerOutcome::Queued(queued(sent, agent, None)));
+            let queued = queued(sent, agent);
+            return self.tell(request, AnswerOutcome::Queued(queued));
         }
         if self.pauses.is_finishing() {
             return self.tell(request, AnswerOutcome::Closing);
@@ -276,17 +304,21 @@ impl Desk<'_, Messages> {
         }
         let refusal = self.reads_nothing(&agent).map(|reason| format!("@{agent} {reason}"));
         let refusal = refusal.or_else(|| self.is_too_much(&agent, &text));
-        match refusal.filter(|_| request.is_some()) {
-            Some(reason) => self.tell(request, AnswerOutcome::NotSent(reason)),
-            // One that was left is recorded in any case, so that it is seen what became of it.
-            None => {
-                let from = Sender::Person { by };
-                let message = self.message(agent, from, text);
-                self.send(MessageSent { request: id.clone(), now, ..message });
-                if let Some(coming) = self.own().coming.get_mut(&id) {
-                    coming.people.extend(request);
-                }
-            }
+        if let Some(reason) = refusal.as_ref().filter(|_| request.is_some()) {
+            return self.tell(request, AnswerOutcome::NotSent(reason.clone()));
+        }
+        let (text, _) = bounded(&text, MESSAGE_BYTES);
+        let message = self.message(agent, Sender::Person { by }, text);
+        let message = MessageSent { request: id.clone(), now, ..message };
+        // One that was left is recorded in any case, so that it is seen what became of it.
+        let returned = refusal.map(|reason| MessageReturned {
+            id: message.id,
+            to: message.to.clone(),
+            reason,
+        });
+        self.send_with(message, returned);
+        if let Some(coming) = self.own().coming.get_mut(&id) {
+            coming.people.extend(request);
         }
     }
 
@@ -299,11 +331,14 @@ impl Desk<'_, Messages> {
             self.unload(&to, bytes);
         }
         let status = self.state.agents().get(&message.to);
-        // One that is about to end may be reading what waits: its end says what it has not read.
-        let is_at_work = status.is_some_and(|agent| agent.outcome.is_none());
+        // One that is about to end may be reading what waits: its end says what it has not read. Another round may
+        // begin with it.
+        let is_at_work = status.is_some_and(|agent| agent.outcome.is_none())
+            || self.agents.begins_below(&message.to);
         let returned = self.reads_nothing(&message.to).filter(|_| !is_at_work);
         match &returned {
-            Some(reason) => self.give_back(&message.to, reason),
+            _ if self.messages.returning.contains(&message.id) => {}
+            Some(reason) => self.give_back(&message.to, reason, Some(message.id)),
             None => self.act(Action::Deliver(Box::new(message.clone()))),
         }
         let Some(Coming { people, .. }) = coming else { return };
@@ -312,8 +347,9 @@ impl Desk<'_, Messages> {
             Some(agent) => of_agent(agent),
             None => self.state.messages().of_person(&message.request),
         };
-        let sent = sent.unwrap_or(Sent { id: message.id, before: 0 });
-        let queued = queued(sent, message.to.clone(), returned);
+        let sent = sent.cloned().unwrap_or(Sent { id: message.id, before: 0, returned: None });
+        let returned = returned.map(|reason| format!("@{} {reason}", message.to));
+        let queued = Queued { returned, ..queued(&sent, message.to.clone()) };
         match &message.from {
             Sender::Agent { agent } => self.answer(agent.clone(), &message.request, Ok(queued)),
             Sender::Person { .. } | Sender::Run => {
@@ -332,7 +368,7 @@ impl Desk<'_, Messages> {
     /// Returns the messages of an agent that has ended, unless it may have another round.
     pub(super) fn agent_ended(&mut self, id: &AgentId) {
         if let Some(reason) = self.reads_nothing(id) {
-            self.give_back(id, &reason);
+            self.give_back(id, &reason, None);
         }
     }
 
@@ -353,27 +389,37 @@ impl Desk<'_, Messages> {
     pub(super) fn run_ends(&mut self) {
         let recipients: Vec<_> = self.state.messages().recipients().cloned().collect();
         for to in recipients {
-            self.give_back(&to, "will not read it: the run has ended");
+            self.give_back(&to, "will not read it: the run has ended", None);
         }
     }
 
-    /// Returns all messages that wait for an agent, and tells the agents that sent them.
-    fn give_back(&mut self, to: &AgentId, reason: &str) {
+    /// Returns all messages that wait for an agent, and tells the agents that sent them, each once. The sender of
+    /// `told` reads of that one in its reply.
+    fn give_back(&mut self, to: &AgentId, reason: &str, told: Option<MessageId>) {
         let is_new = |message: &&MessageSent| !self.messages.returning.contains(&message.id);
         let waiting = self.state.messages().waiting_for(to).filter(is_new);
         let waiting: Vec<_> = waiting.map(|it| (it.id, it.from.clone())).collect();
+        let reason = format!("@{to} {reason}");
+        let (mut drafts, mut of_senders) = (Vec::new(), BTreeMap::<AgentId, Vec<String>>::new());
         for (id, from) in waiting {
-            let reason = format!("@{to} {reason}");
             self.own().returning.insert(id);
             let returned = MessageReturned { id, to: to.clone(), reason: reason.clone() };
-            let draft = self.draft(to, returned);
-            self.record(vec![draft]);
-            let sender = from.agent().filter(|sender| self.reads_nothing(sender).is_none());
-            if let Some(sender) = sender.cloned() {
-                let text = format!("Your message {id} was not read: {reason}.");
-                let notice = self.message(sender, Sender::Run, text);
-                self.send(notice);
+            drafts.push(self.draft(to, returned));
+            if let Some(sender) = from.agent().filter(|_| told != Some(id)) {
+                of_senders.entry(sender.clone()).or_default().push(id.to_string());
             }
+        }
+        for (sender, ids) in of_senders {
+            if self.reads_nothing(&sender).is_none() {
+                let which = if ids.len() == 1 { "message" } else { "messages" };
+                let text = format!("Not read: your {which} {}, because {reason}.", ids.join(", "));
+                let notice = self.message(sender, Sender::Run, text);
+                drafts.push(self.going(notice));
+            }
+        }
+        // In one batch: a sender hears of what was returned, also if the process dies.
+        if !drafts.is_empty() {
+            self.record(drafts);
         }
     }
 
@@ -384,6 +430,22 @@ impl Desk<'_, Messages> {
     }
 
     fn send(&mut self, message: MessageSent) {
+        self.send_with(message, None);
+    }
+
+    /// Records a message, and in the same batch its return, if it is returned at once.
+    fn send_with(&mut self, message: MessageSent, returned: Option<MessageReturned>) {
+        let to = message.to.clone();
+        let mut drafts = vec![self.going(message)];
+        if let Some(returned) = returned {
+            self.own().returning.insert(returned.id);
+            drafts.push(self.draft(&to, returned));
+        }
+        self.record(drafts);
+    }
+
+    /// Notes that a message is on its way to the journal, and returns its record.
+    fn going(&mut self, message: MessageSent) -> Draft {
         let (to, bytes) = (message.to.clone(), message.text.len());
         self.own().given = message.id.0;
         self.own().sending.insert(message.id);
@@ -393,8 +455,7 @@ impl Desk<'_, Messages> {
             let coming = Coming { to: to.clone(), bytes, people: Vec::new() };
             self.own().coming.insert(message.request.clone(), coming);
         }
-        let draft = self.draft(&to, message);
-        self.record(vec![draft]);
+        self.draft(&to, message)
     }
 
     fn unload(&mut self, to: &AgentId, bytes: usize) {
@@ -425,8 +486,8 @@ impl Desk<'_, Messages> {
     }
 }
 
-fn queued(Sent { id, before }: Sent, to: AgentId, returned: Option<String>) -> Queued {
-    Queued { id, to, before, returned }
+fn queued(sent: &Sent, to: AgentId) -> Queued {
+    Queued { id: sent.id, to, before: sent.before, returned: sent.returned.clone() }
 }
 
 #[cfg(test)]

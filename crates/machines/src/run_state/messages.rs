@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::RunState;
 use crate::event::{Event, Record};
 use crate::id::AgentId;
-use crate::messages::{MessageId, MessageSent};
+use crate::messages::{MessageId, MessageReturned, MessageSent};
 
 /// The messages of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,12 +26,15 @@ pub struct Messages {
 }
 
 /// What is known of a message that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// Its id.
     pub id: MessageId,
     /// Number of the messages that waited before it.
     pub before: usize,
+    /// The reason why it was returned, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<String>,
 }
 
 impl Messages {
@@ -53,20 +56,20 @@ impl Messages {
 
     /// Returns the message that a request of an agent has sent before.
     #[must_use]
-    pub fn of_agent(&self, agent: &AgentId, request: &str) -> Option<Sent> {
-        self.by_agents.get(agent)?.get(request).copied()
+    pub fn of_agent(&self, agent: &AgentId, request: &str) -> Option<&Sent> {
+        self.by_agents.get(agent)?.get(request)
     }
 
     /// Returns the message that a person's request has sent before.
     #[must_use]
-    pub fn of_person(&self, request: &str) -> Option<Sent> {
-        self.by_people.get(request).copied()
+    pub fn of_person(&self, request: &str) -> Option<&Sent> {
+        self.by_people.get(request)
     }
 
     fn sent(&mut self, message: &MessageSent) {
         self.last = self.last.max(message.id.0);
         let waiting = self.waiting.entry(message.to.clone()).or_default();
-        let sent = Sent { id: message.id, before: waiting.len() };
+        let sent = Sent { id: message.id, before: waiting.len(), returned: None };
         waiting.push_back(message.clone());
         let request = message.request.clone();
         if let Some(agent) = message.from.agent() {
@@ -74,6 +77,20 @@ impl Messages {
         } else if message.from.is_person() {
             self.by_people.insert(request, sent);
         }
+    }
+
+    fn returned(&mut self, returned: &MessageReturned) {
+        let waiting = self.waiting.get(&returned.to);
+        let message = waiting.and_then(|all| all.iter().find(|message| message.id == returned.id));
+        let Some(MessageSent { from, request, .. }) = message else { return };
+        let sent = match from.agent() {
+            Some(agent) => self.by_agents.get_mut(agent).and_then(|all| all.get_mut(request)),
+            None => self.by_people.get_mut(request),
+        };
+        if let Some(sent) = sent {
+            sent.returned = Some(returned.reason.clone());
+        }
+        self.take_out(&returned.to, &[returned.id]);
     }
 
     fn take_out(&mut self, agent: &AgentId, ids: &[MessageId]) {
@@ -101,13 +118,9 @@ impl RunState {
             (Some(agent), Event::MessageDelivered(delivered)) => {
                 messages.take_out(agent, &delivered.ids);
             }
-            (_, Event::MessageReturned(returned)) => {
-                messages.take_out(&returned.to, &[returned.id]);
-            }
+            (_, Event::MessageReturned(returned)) => messages.returned(returned),
             // Its calls before this reply have their results, and are not made again.
-            (Some(agent), Event::ModelResponded(_) | Event::AgentEnded(_))
-                if !messages.by_agents.is_empty() =>
-            {
+            (Some(agent), Event::ModelResponded(_)) if !messages.by_agents.is_empty() => {
                 messages.by_agents.remove(agent);
             }
             _ => {}

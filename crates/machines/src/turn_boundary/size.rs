@@ -32,8 +32,7 @@ impl<'a> Size<'a> {
     pub(super) fn new(machine: &'a Machine, model: &'a ModelSpec, mail: Option<&Mail>) -> Self {
         let joining = machine.joining().and_then(|json| json.decode::<Message>().ok());
         let joining = joining.map_or(0, |message| measure::message_tokens(&message));
-        let mail = mail.map(|mail| Message::user(mail.text.as_str()));
-        let joining = joining + mail.map_or(0, |mail| measure::message_tokens(&mail));
+        let joining = joining + mail.map_or(0, |mail| measure::message_tokens(&mail.message()));
         Self { machine, model, joining }
     }
 

@@ -184,7 +184,6 @@ impl Machine {
         self.answer.clear();
         (self.continuations, self.truncations, self.breaks) = (0, 0, 0);
         self.nudged = false;
-        self.mailbox.round_begins();
         self.calls.clear();
         if let Program::Model { .. } = self.spawned.program {
             self.inbox.ask(text)?;

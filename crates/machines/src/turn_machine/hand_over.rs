@@ -36,6 +36,22 @@ impl Machine {
         }
     }
 
+    /// Returns a failure together with the text that the agent had written by then.
+    #[must_use]
+    ///
+    /// An agent that had given its answer, and fails over what it read after that, ends with the answer.
+    pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
+        if let Some(answer) = self.mailbox.answer() {
+            return answer.clone();
+        }
+        // A hand-over that fails changes nothing: the agent ends for the reason for which it hands over.
+        let failure = match self.hands_over() {
+            true => self.out_of_turns(),
+            false => Failure::new(kind, message),
+        };
+        Outcome::Failed { failure, partial: self.salvage() }
+    }
+
     /// Makes the agent end for this failure, with one last reply in which it hands over what there is. If that
     /// reply cannot be had, it ends at once. A call of its model must have been refused.
     pub fn must_end(&mut self, failure: Failure) {
@@ -66,12 +82,12 @@ impl Machine {
 
     /// Puts the user message of a turn into the view, and takes what it holds out of the inbox.
     pub(super) fn joined(&mut self, started: &TurnStarted) -> Result<(), serde_json::Error> {
-        let has_mail = self.takes_mail();
+        let delivery = self.takes_mail();
         if let Some(json) = &started.message {
-            let message = Message::read(json.as_str())?;
-            if has_mail {
-                return self.joined_with_mail(json, message);
+            if let Some(delivery) = delivery {
+                return self.joined_with_mail(json, delivery);
             }
+            let message = Message::read(json.as_str())?;
             if started.hand_over && self.view.ends_with_user() {
                 self.view.push_beside(json.clone(), &message);
                 self.inbox.clear();
@@ -94,6 +110,9 @@ impl Machine {
 
     /// Returns the outcome after the reply that hands over.
     pub(super) fn handed_over(&self) -> Outcome {
+        if let Some(answer) = self.mailbox.answer() {
+            return answer.clone();
+        }
         Outcome::Failed { failure: self.out_of_turns(), partial: self.salvage() }
     }
 

@@ -54,11 +54,22 @@ impl View {
     /// Appends a user message that asks for nothing behind another one: both are sent as one. Behind a record, which
     /// stands alone, it is left out. `message` is what `json` says.
     pub fn push_beside(&mut self, json: Json, message: &Message) {
-        if !self.takes_beside() {
-            return;
+        if self.takes_beside() {
+            let entry = Entry { is_request: false, is_prompt: true, ..Entry::of(json, message) };
+            self.add_part(entry, message);
         }
-        self.add(Entry { is_request: false, ..Entry::of(json, message) }, message);
-        if let Some(place) = self.slots.len().checked_sub(2) {
+    }
+
+    /// Appends what somebody said to the agent while it worked: beside the last message, if that is the user's. It is
+    /// a request if `is_request`. Not behind a record. `message` is what `json` says.
+    pub fn push_said(&mut self, json: Json, message: &Message, is_request: bool) {
+        self.add_part(Entry { is_request, ..Entry::of(json, message) }, message);
+    }
+
+    fn add_part(&mut self, entry: Entry, message: &Message) {
+        let beside = self.slots.back().is_some_and(|slot| slot.entry.role == Role::User);
+        self.add(entry, message);
+        if let Some(place) = self.slots.len().checked_sub(2).filter(|_| beside) {
             self.join_with_next(place);
         }
     }

@@ -10,6 +10,7 @@ use crate::actor::agent_steps::{self, ModelTurn};
 use crate::actor::briefing::Briefing;
 use crate::actor::fallback::Source;
 use crate::actor::mail::AgentMsg;
+use crate::actor::step::Cut;
 use crate::context::measure::Doubt;
 use crate::context::provider::server::ContextWork;
 use crate::context::sending::validity::Invalid;
@@ -142,7 +143,9 @@ impl Agent {
             source,
         };
         let context = self.context(state);
-        self.start(myself, state, agent_steps::call_model(context, call));
+        state.cut = Cut::of(&state.cancel, &state.abandon);
+        let call = agent_steps::call_model(context, call, state.cut.clone());
+        self.start(myself, state, call);
         state.is_calling = true;
     }
 }

@@ -54,8 +54,7 @@ impl Material {
     pub fn of(view: &View, from: u64, to: u64) -> Self {
         let line = |slot: &Slot| {
             let entry = &slot.entry;
-            let asks = entry.role == Role::User && entry.answers.is_empty() && !entry.is_request;
-            let is_prompt = asks && slot.standing == Standing::Verbatim;
+            let is_prompt = entry.is_prompt && slot.standing == Standing::Verbatim;
             let (json, speaker) = (entry.json.clone(), None);
             MaterialMessage { json, role: entry.role, chars: entry.chars, is_prompt, speaker }
         };
