@@ -12,6 +12,7 @@ use crate::messages::MESSAGE_BYTES;
 use crate::plan::TaskState;
 use crate::run::control;
 use crate::run_machine::messages::{self, Said};
+use crate::run_state::AgentStatus;
 use crate::show::question::safe;
 
 /// The text that stands for that of stdin.
@@ -84,7 +85,8 @@ fn is_there(project: &Project, run: &RecordedRun, agent: &AgentId) -> Result<(),
     let state = project.state(run)?;
     let problem = match state.agents().get(agent) {
         None => {
-            let open = state.agents().iter().filter(|(_, it)| it.outcome.is_none());
+            let reads = |it: &AgentStatus| it.outcome.is_none() && it.definition.is_some();
+            let open = state.agents().iter().filter(|(_, it)| reads(it));
             let names: Vec<_> = open.map(|(id, _)| format!("@{id}")).take(20).collect();
             let known = match names.is_empty() {
                 true => "none of its agents is running".to_owned(),
@@ -126,8 +128,9 @@ fn outcome(project: &Project, run: &RecordedRun, said: &Said, given: Given) -> E
                     count => format!(" ({count} before it)"),
                 };
                 complain(&format!(
-                    "{} is queued for {to}{before}: it reads it before its next step",
-                    queued.id
+                    "{} is queued for {to} of run {}{before}: it reads it before its next step",
+                    queued.id,
+                    project.short(run)
                 ));
                 Exit::Done
             }

@@ -1,6 +1,6 @@
 //! A temporary workspace with an agents.toml, and the program run in it.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -191,7 +191,13 @@ impl Live {
     /// Starts a program.
     pub(crate) fn starting(command: &mut Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self::of(command.spawn().expect("started"))
+        // A program that a test has just copied is busy while another thread starts a process: until that runs its
+        // own program, it holds the copy open for writing.
+        let started = wait("a program that nobody writes", || match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => None,
+            started => Some(started),
+        });
+        Self::of(started.expect("started"))
     }
 
     pub(crate) fn of(mut child: Child) -> Self {

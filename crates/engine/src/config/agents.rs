@@ -394,9 +394,9 @@ fn warn_of_denied_tools(
                 )
             }
             "bash" => {
-                "allow what it needs by a rule, like `allow = [\"bash(cargo test*)\"]`".to_owned()
+                "allow what it needs by a rule in [permissions], like `allow = [\"bash(cargo test*)\"]`".to_owned()
             }
-            tool => format!("allow it by a rule: `allow = [\"{tool}\"]`"),
+            tool => format!("allow it by a rule in [permissions]: `allow = [\"{tool}\"]`"),
         };
         setting.problems.warning("needs_person", &at.value, message, help);
     }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::inclusive::{Inclusive, of_fan_outs};
 use super::{agents_in_order, run_word, untold_in_short};
 use crate::id::{AgentId, Name};
-use crate::plan::Standing;
+use crate::plan::{Standing, TaskState};
 use crate::printable;
-use crate::run_state::{AgentStatus, AgentUse, RunState, TaskStatus};
+use crate::run_state::{AgentStatus, AgentUse, RunPhase, RunState, TaskStatus};
 use crate::show::names::Names;
 use crate::show::why::column;
 use crate::spec::sandbox::SandboxProof;
@@ -93,6 +93,13 @@ impl Row {
     }
 }
 
+/// Returns the open time of a live run since its last record, which the records do not have yet.
+fn since_last(state: &RunState, live: bool, now_ms: i64) -> Duration {
+    let is_open = live && state.phase() == RunPhase::Open;
+    let passed = u64::try_from(now_ms.saturating_sub(state.last_ms())).unwrap_or(0);
+    if is_open { Duration::from_millis(passed) } else { Duration::ZERO }
+}
+
 /// Returns the rows of one run: the run, its tasks, and under each task its agents as a tree.
 #[must_use]
 pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
@@ -118,7 +125,7 @@ pub fn rows(state: &RunState, live: bool, now_ms: i64) -> Vec<Row> {
         waiting_for: waits(&Subject::Run).filter(|_| live),
         shortfalls: state.shortfalls(),
         started_ms: state.tasks().filter_map(|(_, task)| task.started_ms).min(),
-        took: Some(state.spent()),
+        took: Some(state.spent() + since_last(state, live, now_ms)),
         tasks: Some((done, state.tasks().count())),
         unprotected: state.sandbox().and_then(SandboxProof::warning),
         untold: untold_in_short(state),
@@ -205,7 +212,10 @@ fn task_row(
         waiting_for,
         shortfalls,
         started_ms: task.started_ms,
-        took: task.started_ms.map(|_| task.whole.taken(state.reading())),
+        took: task.started_ms.map(|_| {
+            let runs_on = live && task.state == TaskState::Running;
+            task.whole.taken(state.reading()) + since_last(state, runs_on, now_ms)
+        }),
         tasks: None,
         unprotected: None,
         untold: None,
