@@ -468,6 +468,7 @@ impl Machine {
             self.calls = calls.into_iter().map(CallState::asked).collect();
             (self.continuations, self.truncations) = (0, 0);
             self.nudged = false;
+            self.mailbox.forget_answer();
             self.phase = match (self.handing_over, was_paused) {
                 (true, _) => Phase::Ending(self.handed_over()),
                 (false, true) => self.pause_without_end(),

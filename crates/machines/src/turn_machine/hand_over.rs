@@ -37,9 +37,10 @@ impl Machine {
     }
 
     /// Returns a failure together with the text that the agent had written by then.
-    #[must_use]
     ///
-    /// An agent that had given its answer, and fails over what it read after that, ends with the answer.
+    /// An agent that had given its answer, and fails over what it read after that, ends with the answer, unless it
+    /// has called a tool since.
+    #[must_use]
     pub fn failed(&self, kind: FailureKind, message: impl Into<String>) -> Outcome {
         if let Some(answer) = self.mailbox.answer() {
             return answer.clone();

@@ -142,6 +142,11 @@ impl Mailbox {
         (self.reopenings, self.answer) = (0, None);
     }
 
+    /// Forgets the answer that the agent had given: it works again, so how that ends counts.
+    pub(super) fn forget_answer(&mut self) {
+        self.answer = None;
+    }
+
     /// Returns the answer that the agent had given before it read what came after it.
     pub(super) fn answer(&self) -> Option<&Outcome> {
         self.answer.as_ref()
@@ -383,6 +388,21 @@ mod tests {
         machine.apply(&answered).expect("legal");
     }
 
+    /// Lets the model call a tool, whose call is closed without a result of its own.
+    fn call_and_close(machine: &mut Machine, id: &str) {
+        let (name, input) = ("grep".to_owned(), Json::encode(&serde_json::json!({})));
+        let call = ToolCall { id: id.to_owned(), name, input };
+        let called = replied(machine, vec![Block::ToolUse(call.clone())]);
+        machine.apply(&called).expect("legal");
+        let (turn, key) = (machine.turn(), CallKey::from_text(id));
+        let ToolCall { id, name, input } = call;
+        let intended = ToolIntended { key, turn, index: 0, id, name, input, effect: Effect::Pure };
+        machine.apply(&intended.into()).expect("legal");
+        for finished in machine.closings() {
+            machine.apply(&finished.into()).expect("legal");
+        }
+    }
+
     fn text_of_mail(machine: &Machine) -> String {
         machine.mail(WINDOW).expect("mail").message().text()
     }
@@ -471,19 +491,7 @@ mod tests {
             read.push(count);
             let begun = begin(&machine, 20_000);
             apply_all(&mut machine, &begun);
-            let (name, input) = ("grep".to_owned(), Json::encode(&serde_json::json!({})));
-            let call = ToolCall { id: format!("c{}", read.len()), name, input };
-            let called = replied(&machine, vec![Block::ToolUse(call.clone())]);
-            machine.apply(&called).expect("legal");
-            let turn = machine.turn();
-            let key = CallKey::from_text(&call.id);
-            let ToolCall { id, name, input } = call;
-            let intended =
-                ToolIntended { key, turn, index: 0, id, name, input, effect: Effect::Pure };
-            machine.apply(&intended.into()).expect("legal");
-            for finished in machine.closings() {
-                machine.apply(&finished.into()).expect("legal");
-            }
+            call_and_close(&mut machine, &format!("c{}", read.len()));
         }
         assert_eq!(read, [2, 2, 2, 2, 2]);
         // One that no window holds is shown in part.
@@ -524,6 +532,22 @@ mod tests {
         }
         let output = Output::whole("done");
         assert_eq!(answered.next(), Step::Finish(Outcome::Completed { output }));
+        // Once it has called a tool again, it works, and its failure counts.
+        let mut working = self::machine();
+        let begun = begin(&working, WINDOW);
+        apply_all(&mut working, &begun);
+        answer(&mut working);
+        working.receive(&by_agent(1, "and this"));
+        let begun = begin(&working, WINDOW);
+        apply_all(&mut working, &begun);
+        call_and_close(&mut working, "c1");
+        for _ in 0..2 {
+            let begun = begin(&working, WINDOW);
+            apply_all(&mut working, &begun);
+            let silent = replied(&working, vec![]);
+            working.apply(&silent).expect("legal");
+        }
+        assert!(matches!(working.next(), Step::Finish(Outcome::Failed { .. })));
         // Without money for it there is no such turn.
         let mut broke = self::machine();
         let begun = begin(&broke, WINDOW);
