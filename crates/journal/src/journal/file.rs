@@ -243,7 +243,7 @@ impl RunDir {
             let holder = holder.and_then(|_| serde_json::from_str::<Holder>(&text).ok());
             return Err(JournalError::Locked { pid: holder.map(|holder| holder.pid) });
         }
-        let holder = serde_json::to_string(&Holder::this()).expect("plain data encodes");
+        let holder = serde_json::to_string(&Holder::of(self)).expect("plain data encodes");
         let emptied = file.set_len(0);
         emptied.and_then(|()| disk::write_all(&mut file, holder.as_bytes())).map_err(io)?;
         Ok(LockedDir { dir: self.clone(), lock: Arc::new((folder, file)) })
@@ -355,9 +355,9 @@ struct Holder {
 }
 
 impl Holder {
-    fn this() -> Self {
+    fn of(dir: &RunDir) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let (pid, boot_id) = (std::process::id(), stand_in::boot_id());
+        let (pid, boot_id) = (std::process::id(), stand_in::boot_id(dir.path()));
         Self { pid, boot_id, host: host.trim().to_owned() }
     }
 }

@@ -103,11 +103,12 @@ impl Projection {
     /// Makes the projection of a new run, which has no records.
     #[must_use]
     pub fn new(run: impl Into<RecordedRun>, paths: AgentFiles, log_text: LogText) -> Self {
+        let boot = stand_in::boot_id(paths.folder());
         Self {
             run: run.into(),
             paths,
             log_text,
-            boot: stand_in::boot_id(),
+            boot,
             agents: HashMap::new(),
             touched: Vec::new(),
             fresh: Vec::new(),

@@ -1,10 +1,13 @@
 //! The place where a simulation puts a journal of its own: the next one that its thread opens is wrapped,
-//! the sizes on the disk of its runs are small, and its machine can be restarted.
+//! the sizes on the disk of its runs are small, and the machine of a run can be restarted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+use parking_lot::Mutex;
 
 use super::JournalHandle;
 
@@ -16,25 +19,29 @@ const SMALL: u64 = 4096;
 
 thread_local! {
     static HERE: RefCell<Option<Wrap>> = const { RefCell::new(None) };
-    static RESTARTS: Cell<u64> = const { Cell::new(0) };
 }
+
+/// Number of restarts of the simulated machine of each run directory. A run is opened on several threads.
+static RESTARTS: Mutex<BTreeMap<PathBuf, u64>> = Mutex::new(BTreeMap::new());
 
 /// Wraps each journal that this thread opens from now on; `None` ends that.
 pub fn put_in(wrap: Option<Wrap>) {
     HERE.set(wrap);
 }
 
-/// Restarts the simulated machine of this thread: its boots have another id from now on.
-pub fn restart_machine() {
-    RESTARTS.set(RESTARTS.get() + 1);
+/// Restarts the simulated machine of a run directory: its boots have another id from now on.
+pub fn restart_machine(dir: &Path) {
+    *RESTARTS.lock().entry(dir.to_owned()).or_default() += 1;
 }
 
-/// Returns the id that the kernel gave to this boot of the machine; empty if it is not known.
-pub(super) fn boot_id() -> String {
+/// Returns the id that the kernel gave to this boot of the machine on which these files are; empty if it is not
+/// known.
+pub(super) fn boot_id(files: &Path) -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    match RESTARTS.get() {
-        0 => id.trim().to_owned(),
-        restarts => format!("{}-{restarts}", id.trim()),
+    let restarts = RESTARTS.lock();
+    match files.ancestors().find_map(|dir| restarts.get(dir)) {
+        None => id.trim().to_owned(),
+        Some(restarts) => format!("{}-{restarts}", id.trim()),
     }
 }
 

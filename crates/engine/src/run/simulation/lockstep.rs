@@ -277,9 +277,9 @@ fn tear_snapshot(folder: &Path) {
 }
 
 /// Leaves each file that is never synced as a power cut does: whole, as a part, with zeros at its end or within
-/// it, or not at all. The machine is restarted.
+/// it, or not at all. The run's machine is restarted.
 fn cut_power(dir: &Path) {
-    stand_in::restart_machine();
+    stand_in::restart_machine(dir);
     let agents = fs::read_dir(dir.join("agents")).into_iter().flatten();
     let agents = agents.map(|entry| entry.expect("an entry").path());
     let own = ["acknowledged", "started"].map(|name| dir.join(name));

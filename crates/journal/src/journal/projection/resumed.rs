@@ -94,7 +94,8 @@ impl Projection {
         (from, files): (Position, Files),
     ) -> Result<Self, JournalError> {
         let run = run.into();
-        if files.boot.is_empty() || files.boot != stand_in::boot_id() || !files.stand_in(&paths) {
+        let boot = stand_in::boot_id(paths.folder());
+        if files.boot.is_empty() || files.boot != boot || !files.stand_in(&paths) {
             return Self::resume(run, paths, log_text);
         }
         let mut projection = Self::new(run.clone(), paths.clone(), log_text);
