@@ -363,7 +363,9 @@ async fn interrupted(run: Run) -> RunFolder {
 /// Stops the run as a crash does: nothing more is recorded.
 async fn crashed(run: Run) -> RunFolder {
     let dir = RunFolder::of(&run);
-    let (files, length) = (files(dir.path()), std::fs::read(dir.journal()).expect("read").len());
+    let files = files(dir.path());
+    // What is written after this is not among them.
+    let length = files[Path::new("journal.jsonl")].len();
     drop(interrupted(run).await);
     set_back(&dir, &files, length);
     dir

@@ -23,11 +23,12 @@ use crate::journal::{JournalError, JournalHandle, Observer, acknowledged, filesy
 use crate::spec::run_by_others::JOURNAL;
 use crate::store::Store;
 
-/// Number of tries to take the lock, and the pause between two of them. A reader that checks if the
-/// run is live holds the lock for microseconds; without the retries a resume would then report that
-/// the run is open.
-const LOCK_TRIES: u32 = 5;
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// Number of tries to take the lock, and the pause between two of them. A reader that checks if the run is live holds
+/// the lock for microseconds, and a child process has it from its fork to its exec: on a busy machine both may be
+/// kept from the processor for some tens of milliseconds. Half a second is not long for whoever resumes a run that is
+/// open.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The most bytes of the file that tells who holds a run.
 const MOST_BYTES: u64 = 4096;
