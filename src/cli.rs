@@ -31,6 +31,7 @@ mod locate;
 mod man;
 mod mistakes;
 mod paint;
+mod pause;
 mod pending;
 mod prune;
 mod ps;
@@ -120,6 +121,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Verb::Answer(verb) => answer::answer(&project, &verb),
         Verb::Compact(verb) => compact::run(&project, &verb),
         Verb::Say(verb) => say::run(&project, &verb),
+        Verb::Pause(verb) => pause::pause(&project, &verb),
+        Verb::Unpause(verb) => pause::unpause(&project, &verb),
         Verb::Fork(verb) => fork::run(&project, &verb, arguments.verbose),
         Verb::Rebuild(verb) => rebuild::run(&project, &verb),
         Verb::Context(verb) => context::run(&project, &verb),

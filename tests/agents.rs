@@ -7,6 +7,7 @@ mod guests;
 mod loops;
 mod messages;
 pub(crate) mod own_tools;
+mod pauses;
 pub(crate) mod proposals;
 mod resting;
 mod results;

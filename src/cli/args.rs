@@ -5,6 +5,7 @@ mod check;
 mod context;
 mod examples;
 mod machine;
+mod pause;
 mod prune;
 mod questions;
 mod report;
@@ -26,6 +27,7 @@ pub(super) use context::{
     Apply, Context, ContextVerb, Explain, LayerChoice, OwnSettings, Replay, Score,
 };
 pub(super) use machine::{Doctor, Manual, Version};
+pub(super) use pause::{Pause, Unpause};
 pub(super) use prune::Prune;
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
@@ -124,6 +126,12 @@ pub(super) enum Verb {
     /// Send a message to a running agent, which reads it before its next step
     #[command(after_help = examples::SAY)]
     Say(Say),
+    /// Let a run, a task or an agent rest, with all below it
+    #[command(after_help = examples::PAUSE)]
+    Pause(Pause),
+    /// Let what was paused go on
+    #[command(after_help = examples::UNPAUSE)]
+    Unpause(Unpause),
     /// Start a new run from an event of another run, with changed configuration keys
     #[command(after_help = examples::FORK)]
     Fork(Fork),

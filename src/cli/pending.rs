@@ -4,7 +4,7 @@ use super::locate::Project;
 use super::questions::{self, Pending};
 use super::rows::folded;
 use super::stream::Stream;
-use super::{args, budget};
+use super::{args, budget, pause};
 use super::{say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
@@ -34,18 +34,27 @@ pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
         let waited_for = budget::waited_for(run, &state);
         budgets.extend(waited_for.map(|exceeded| (run.clone(), exceeded.clone())));
     }
+    let states = || runs.iter().rev().map(|run| (run, run.state(|_| {}).0));
+    let mut pauses = Vec::new();
+    for (run, state) in states() {
+        let all = pause::all(&state).map(|(scope, one)| (run.clone(), scope.clone(), one.clone()));
+        pauses.extend(all);
+    }
     if verb.json {
         let lines = pending.iter().map(|pending| format!("{}\n", pending.json()));
         let rows =
             budgets.iter().map(|(run, exceeded)| format!("{}\n", budget::row(run, exceeded)));
-        return say_json(&lines.chain(rows).collect::<String>());
+        let paused = pauses.iter();
+        let paused = paused.map(|(run, scope, one)| format!("{}\n", pause::row(run, scope, one)));
+        return say_json(&lines.chain(rows).chain(paused).collect::<String>());
     }
-    if pending.is_empty() && budgets.is_empty() {
+    if pending.is_empty() && budgets.is_empty() && pauses.is_empty() {
         return say("nothing waits for a person\n");
     }
     let texts = pending.iter().map(|one| text(project, one, &pending));
     let raised = budgets.iter().map(|(run, exceeded)| budget::waiting_text(project, run, exceeded));
-    let texts: Vec<_> = texts.chain(raised).collect();
+    let paused = pauses.iter().map(|(run, scope, one)| pause::text(project, run, scope, one));
+    let texts: Vec<_> = texts.chain(raised).chain(paused).collect();
     say(&texts.join("\n"))
 }
 

@@ -160,6 +160,11 @@ fn command(project: &Project, run: &RecordedRun, state: &RunState, help: Help) -
         Subject::Task(name) => word(&format!("{id}/{}", names.shown(name.as_str()))),
         Subject::Agent(agent) => word(&format!("{id}/@{}", names.shown(agent.as_str()))),
     };
+    let of = |scope: Scope| match scope {
+        Scope::Run => Subject::Run,
+        Scope::Task(name) => Subject::Task(name),
+        Scope::Agent(id) => Subject::Agent(id),
+    };
     let short = |question: &str| word(question.get(..ID).unwrap_or(question));
     match help {
         Help::Approve(question) => format!("callsheet approve{flags} {}", short(&question)),
@@ -171,13 +176,9 @@ fn command(project: &Project, run: &RecordedRun, state: &RunState, help: Help) -
             format!("{resume} --retry-failed{}", task.unwrap_or_default())
         }
         Help::Raise(scope, measure) => {
-            let part = match &scope {
-                Scope::Run => id.clone(),
-                Scope::Task(name) => word(&format!("{id}/{}", names.shown(name.as_str()))),
-                Scope::Agent(agent) => word(&format!("{id}/@{}", names.shown(agent.as_str()))),
-            };
-            format!("callsheet budget{flags} {part} {}", budget::flag(measure))
+            format!("callsheet budget{flags} {} {}", part(&of(scope)), budget::flag(measure))
         }
+        Help::Unpause(scope) => format!("callsheet unpause{flags} {}", part(&of(scope))),
         Help::RetryWith(task, scope) => {
             let task = task.map(|task| format!(" {}", word(&names.shown(&task))));
             let resume = project.resume_command(&id);

@@ -60,10 +60,12 @@ fn who_waits_for_the_rate_is_told_so_over_a_kill() {
             let why = desk.call(&["why", "/@job", "--json"]);
             let why: Value = serde_json::from_str(&why.out).ok()?;
             let first = why["chain"][0].clone();
-            (first["relation"] == "waits_for_spawn_rate").then_some(why)
+            // Until the results of those that have ended are recorded, nobody can tell them from those that wait.
+            let is_told = first["relation"] == "waits_for_spawn_rate" && first["children"] == 3;
+            is_told.then_some(why)
         });
         let first = &chain["chain"][0];
-        assert_eq!((&first["children"], &first["rate"]), (&json!(3), &json!("2/1h")), "{chain}");
+        assert_eq!(first["rate"], "2/1h", "{chain}");
         assert_eq!(chain["ends_when"], "another child may begin");
         let text = desk.good(&["why", "/@job"]);
         assert!(text.contains("2/1h may begin (`max_spawn_rate`), the next in 60 min"), "{text}");

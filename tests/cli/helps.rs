@@ -6,8 +6,20 @@ use std::collections::BTreeSet;
 use crate::support::desk::Desk;
 
 /// Examples that need a live run, a question, a key, a terminal or a service manager.
-const ELSEWHERE: [&str; 10] =
-    ["attach", "approve", "reject", "answer", "compact", "say", "-f", "--profile", "SEQ", "RUN"];
+const ELSEWHERE: [&str; 12] = [
+    "attach",
+    "approve",
+    "reject",
+    "answer",
+    "compact",
+    "say",
+    "pause",
+    "unpause",
+    "-f",
+    "--profile",
+    "SEQ",
+    "RUN",
+];
 
 /// The names of the verbs in a help text.
 fn verbs(help: &str) -> Vec<String> {

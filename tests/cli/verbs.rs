@@ -642,6 +642,8 @@ fn the_help_names_every_verb() {
       answer       Answer the question of an agent
       compact      Ask a live agent to compact its context now
       say          Send a message to a running agent, which reads it before its next step
+      pause        Let a run, a task or an agent rest, with all below it
+      unpause      Let what was paused go on
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
       service      Install a systemd user service that resumes stopped runs at login and after a crash

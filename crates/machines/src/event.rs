@@ -5,6 +5,7 @@
 
 mod budgets;
 mod gateways;
+mod pausing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::budgets::{BudgetBoundBroken, BudgetChanged, BudgetExceeded, BudgetWarned};
 pub use self::gateways::{GatewayBreaker, GatewayParked, GatewayResumed, QuotaWait};
+pub use self::pausing::{PauseCause, RunPaused, ScopePaused, ScopeUnpaused};
 use crate::context::{
     CompactionBreaker, CompactionFailed, CompactionFinished, CompactionRequested, ContextEdited,
 };
@@ -227,6 +229,10 @@ events! {
     BudgetChanged = "budget.changed": run, milestone;
     /// A provider reported more tokens than a call could have by what was known.
     BudgetBoundBroken = "budget.bound_broken": run, milestone;
+    /// A person paused the run, a task or an agent, with all below it.
+    ScopePaused in Box = "scope.paused": run, milestone;
+    /// A person lets what was paused go on.
+    ScopeUnpaused in Box = "scope.unpaused": run, milestone;
     /// A provider asked all callers to wait.
     GatewayParked = "gateway.parked": run, milestone;
     /// The wait for a provider ended.
@@ -365,42 +371,6 @@ pub struct Accepted {
     /// the result that was made earlier from the same content, resumes an attempt that was under
     /// way, or starts anew.
     pub tasks: Arc<[PlannedTask]>,
-}
-
-/// Payload of `run.paused`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RunPaused {
-    /// The reason, for people.
-    pub reason: String,
-    /// The cause: it tells what must change before the run can resume.
-    #[serde(default)]
-    pub cause: PauseCause,
-}
-
-/// The cause of a stop before the end of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum PauseCause {
-    /// The run was asked to stop: a later process resumes it.
-    #[default]
-    Interrupted,
-    /// The disk is full: the process that holds the run waits and resumes it by itself.
-    DiskFull,
-    /// Tasks failed and wait for the cause to be mended: a later process resumes the run.
-    Failure,
-    /// Nothing is left to do but what waits for a person: a later process resumes the run.
-    Person,
-    /// The quota of a provider is used up: the process that holds the run waits for the reset and resumes
-    /// it by itself.
-    Quota,
-}
-
-impl PauseCause {
-    /// Returns true if the process that holds the run waits and resumes it.
-    #[must_use]
-    pub fn ends_by_itself(self) -> bool {
-        matches!(self, Self::DiskFull | Self::Quota)
-    }
 }
 
 /// The result of a run.

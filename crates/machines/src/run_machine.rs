@@ -22,7 +22,7 @@
 //! - `stopping`: what still starts after a failure, a timeout or a cancellation;
 //! - `limits`: time limits, and the deadlines of agents that must end;
 //! - `pauses`: interruption, a full disk, the end of the run; `quotas`: providers that take no calls;
-//! - `purse`: what calls of models may cost;
+//! - `purse`: what calls of models may cost; `scope_pauses`: the parts of the run that a person paused;
 //! - `questions`: what waits for people, and which answer counts; `hooks`: the hooks of the run and its states;
 //! - `messages`: which messages agents get, and which are returned;
 //! - `notices`: who is told of which state of the run, and when again;
@@ -74,6 +74,7 @@ pub mod reopening;
 mod request;
 mod scarce;
 pub mod scope;
+pub mod scope_pauses;
 mod shares;
 mod sharing;
 mod slots;
@@ -119,6 +120,7 @@ pub use self::request::{
     Listed, Proposal, Purpose, Refused, Reply, Request, Reservation, SlotBack, Wish,
 };
 use self::scarce::Scarce;
+use self::scope_pauses::ScopePauses;
 use self::sharing::Sharing;
 pub use self::start::GivenUp;
 pub use self::start::{Now, Settings, Start, UnfinishedAgent};
@@ -166,6 +168,7 @@ desk::desks! {
         questions: Questions = Questions::default(),
         quotas: Quotas = Quotas::default(),
         scarce: Scarce = Scarce::new(&settings.limits),
+        scope_pauses: ScopePauses = ScopePauses::default(),
         sharing: Sharing = Sharing::new(settings.limits.max_descendants),
         stopping: Stopping = Stopping::default(),
         tasks: Tasks = Tasks::default(),
@@ -409,17 +412,6 @@ impl RunMachine {
         self.decide();
     }
 
-    /// Takes in what a person answered: a question, or the limits of a budget.
-    fn take_answer(&mut self, request: Option<u64>, answer: PersonsAnswer) {
-        match (Errand::of(&answer.id), purse::read_change(&answer)) {
-            (Errand::Limits, Some((scope, caps))) => {
-                self.purse().set(request, scope, caps, answer.by);
-            }
-            (Errand::Message, _) => self.messages().said(request, answer),
-            (Errand::Limits | Errand::Answer, _) => self.questions().answered_by(request, answer),
-        }
-    }
-
     /// Applies a record and performs its immediate consequences.
     fn take_in(&mut self, record: &SharedRecord) -> Result<(), String> {
         let place = record.task.as_ref().filter(|_| record.agent.is_none());
@@ -467,6 +459,9 @@ impl RunMachine {
             (None, Event::BudgetExceeded(exceeded)) => self.purse().exceeded(exceeded),
             (None, Event::BudgetWarned(warned)) => self.purse().warned(warned),
             (None, Event::BudgetChanged(_)) => self.purse().changed(),
+            (None, Event::ScopePaused(_) | Event::ScopeUnpaused(_)) => {
+                self.scope_pauses().changed()
+            }
             (_, Event::ApprovalAsked(asked)) => self.questions().is_asked(asked),
             (_, Event::ApprovalAnswered(answer)) => self.questions().is_answered(record, answer),
             (None, Event::RunCompleted(completed)) => {

@@ -22,6 +22,7 @@ pub mod quotas;
 mod result;
 mod retry;
 mod rounds;
+pub mod scope_pauses;
 mod spawning;
 mod stopping;
 mod task;
@@ -50,12 +51,14 @@ use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::result::failure_kinds;
 pub use self::retry::{Retry, RetryError};
+use self::scope_pauses::ScopePauses;
 pub use self::task::{Kept, TaskStatus};
 pub use self::verdict::{Verdict, verdict_of};
 use crate::event::{Event, PauseCause, Record, RunCompleted, RunCreated, RunStatus};
 use crate::id::{AgentId, CallKey, Name};
 use crate::output::Output;
 use crate::plan::{Standing, TaskStarted, TaskState};
+use crate::spec::budget::Scope;
 use crate::spending::Spending;
 
 /// The phase of a run as a whole.
@@ -135,6 +138,8 @@ pub struct RunState {
     quotas: Quotas,
     #[serde(default)]
     budgets: Budgets,
+    #[serde(default)]
+    scope_pauses: ScopePauses,
     #[serde(default)]
     messages: Messages,
     #[serde(default)]
@@ -312,7 +317,8 @@ impl RunState {
     pub fn apply(&mut self, record: &Record) -> Result<(), IllegalRecord> {
         // Records of different openings say nothing about open time: no process drove the run in
         // between.
-        if self.phase == RunPhase::Open && record.epoch == self.epoch {
+        let is_paused = self.scope_pauses.get(&Scope::Run).is_some();
+        if self.phase == RunPhase::Open && record.epoch == self.epoch && !is_paused {
             self.clock.passed(record.ts_ms.saturating_sub(self.last_ms));
         }
         if record.epoch != self.epoch {
@@ -338,6 +344,7 @@ impl RunState {
         self.note_message(record);
         self.quotas.note(record);
         self.budgets.note(record);
+        self.note_pause(record);
         self.notices.note(record, is_own);
         self.last_seq = record.seq;
         self.last_ms = record.ts_ms;

@@ -86,6 +86,12 @@ examples!(
     "callsheet say review/@security -                # the text comes from stdin",
 );
 examples!(
+    PAUSE,
+    "callsheet pause review/@security --reason \"I look at its last edit\"",
+    "callsheet pause review                          # all of it",
+);
+examples!(UNPAUSE, "callsheet unpause review/@security");
+examples!(
     FORK,
     "callsheet fork review                           # the places at which a fork can begin",
     "callsheet fork review@SEQ --set agents.editor.max_turns=80",

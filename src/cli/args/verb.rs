@@ -31,6 +31,8 @@ impl Verb {
             | Self::Answer(_)
             | Self::Compact(_)
             | Self::Say(_)
+            | Self::Pause(_)
+            | Self::Unpause(_)
             | Self::Rebuild(_) => OnRuns::Writes { trust: false },
             Self::Resume(_)
             | Self::Fork(_)
@@ -84,6 +86,8 @@ impl Verb {
             Self::Answer(verb) => verb.file.file.clone(),
             Self::Compact(verb) => verb.file.file.clone(),
             Self::Say(verb) => verb.file.file.clone(),
+            Self::Pause(verb) => verb.file.file.clone(),
+            Self::Unpause(verb) => verb.file.file.clone(),
             Self::Context(verb) => verb.verb.file(),
             Self::Service(verb) => verb.file(),
             Self::Doctor(verb) => verb.file.file.clone(),

@@ -6,7 +6,7 @@ use super::step::StepContext;
 use super::ticket::Ticket;
 use crate::messages::{MessageId, NotAMessageId, Queued};
 use crate::own_tool::SendMessage;
-use crate::run_machine::{Letter, ListAgents, Refused};
+use crate::run_machine::{Letter, ListAgents, Listed, Refused};
 use crate::tool::{ToolError, ToolOutput};
 use crate::turn_machine::PendingCall;
 
@@ -65,7 +65,7 @@ pub(super) async fn list(
     if listed.is_empty() {
         return Ok(ToolOutput::ok("There is nobody to whom you can write now."));
     }
-    let row = |agent: &crate::run_machine::Listed| {
+    let row = |agent: &Listed| {
         json!({
             "name": agent.agent,
             "agent": agent.definition,

@@ -117,8 +117,7 @@ fn leave(
     }
     // What is odd stays so: trying again would only keep a person waiting.
     answers::refuse_unsafe(&**run).map_err(|error| ClientError::NotGiven(error.to_string()))?;
-    if Errand::of(&answer.id) == Errand::Limits {
-        // The newest limits count.
+    if Errand::of(&answer.id).is_replaced() {
         let _ = answers::remove(&**run, &answer.id);
     }
     let left = LeftAnswer { answer: answer.clone(), at_ms: now };

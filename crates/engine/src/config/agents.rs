@@ -155,6 +155,8 @@ fn sub_agents(setting: Setting<'_>, raw: &Agent) -> Vec<Name> {
 /// `sub_agents`, `load_skill` if there are `skills`, `send_message` and `list_agents` if `messages` allows any.
 fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     let problems = setting.problems;
+    let (send, list) = (OwnTool::SendMessage.name(), OwnTool::ListAgents.name());
+    let writes = !raw.messages.is_nobody();
     let mut found = Vec::new();
     for Item { value: tool, at } in raw.tools.iter() {
         let mut known = all_tools(setting);
@@ -184,11 +186,14 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
             let help = "name them in `sub_agents`";
             problems.warning("no_sub_agents", &at.value, message, help);
         }
+        if [send, list].contains(&tool.as_str()) && !writes {
+            let message = format!("`{tool}` is listed, but the agent may write to nobody");
+            let help = "set `messages = \"parent\"` or `messages = \"run\"`";
+            problems.warning("unused_key", &at.value, message, help);
+        }
         found.extend(Name::new(tool));
     }
     let delegate = OwnTool::Delegate.name();
-    let (send, list) = (OwnTool::SendMessage.name(), OwnTool::ListAgents.name());
-    let writes = !raw.messages.is_nobody();
     // Without the key they reach nobody.
     found.retain(|tool| writes || ![send, list].contains(&tool.as_str()));
     let due = [

@@ -611,6 +611,13 @@ fn agents_and_tasks_that_are_not_whole() {
             ],
         ),
         (
+            "[agents.b]\ninstructions = 'x'\ntools = ['list_agents']\n",
+            &[
+                "16:10 warning unused_key `list_agents` is listed, but the agent may write to nobody \
+             | set `messages = \"parent\"` or `messages = \"run\"`",
+            ],
+        ),
+        (
             "[tasks.u]\n[tasks.v]\nagent = 'a'\nrun = 'x'\n[tasks.w]\nagent = 'a'\n",
             &[
                 "14:8 missing_field task `u` does nothing | add `agent` and `prompt`, `run`, or `approval`",

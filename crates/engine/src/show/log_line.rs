@@ -133,6 +133,8 @@ fn describe(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::Resu
         | Event::BudgetWarned(_)
         | Event::BudgetExceeded(_)
         | Event::BudgetChanged(_)
+        | Event::ScopePaused(_)
+        | Event::ScopeUnpaused(_)
         | Event::BudgetBoundBroken(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)
@@ -287,6 +289,8 @@ fn describe_run(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::
             "model {} reported {} tokens where {} could be expected: more is reserved from now on",
             e.model, e.reported, e.reserved
         ),
+        Event::ScopePaused(e) => write!(out, "{}", reason(&e.words(), reasons)),
+        Event::ScopeUnpaused(e) => write!(out, "{} goes on: unpaused by {}", e.scope.words(), e.by),
         Event::GatewayBreaker(e) => {
             write!(out, "breaker of {} is {}", e.provider, words::breaker(e.state))
         }

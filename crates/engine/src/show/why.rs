@@ -77,6 +77,7 @@ pub(crate) fn waits_for(causes: &[Link], names: &Names, now_ms: i64) -> Option<S
         Relation::WaitsForDisk { .. } => "disk space".to_owned(),
         Relation::WaitsForResume { failure } => format!("a resume ({failure})"),
         Relation::WaitsForBudget { scope, .. } => format!("the budget of {}", scope.words()),
+        Relation::PausedByPerson { by, .. } => format!("you: paused by {}", first_line(by)),
         Relation::WaitsForContent { .. } => "what its task rests on".to_owned(),
         Relation::WaitsForJudgement => "the judgement of its answer".to_owned(),
         Relation::InModelCall { .. } => "model".to_owned(),
@@ -210,6 +211,11 @@ pub fn sentence(link: &Link, names: &Names, now_ms: i64) -> String {
             };
             format!("waits for a higher budget: {message}{most}")
         }
+        Relation::PausedByPerson { scope, by, reason } => {
+            let why = reason.as_ref().map(|why| format!(": {}", first_line(why)));
+            let by = first_line(by);
+            format!("rests: {} is paused by {by}{}", scope.words(), why.unwrap_or_default())
+        }
         Relation::WaitsForContent { of } => format!(
             "waits until the tasks before {} are decided anew: it goes on if their results stay",
             shown(of.as_str())
@@ -273,6 +279,8 @@ pub enum Help {
     Cancel(Subject),
     /// `budget RUN/... --max-...`, with the part of the run and the limit to raise.
     Raise(Scope, Measure),
+    /// `unpause RUN/...`, with the part of the run that is paused.
+    Unpause(Scope),
     /// `resume RUN --retry-failed` with a raised budget, perhaps with a task.
     RetryWith(Option<String>, Option<Scope>),
     /// `show RUN/...`.
@@ -328,6 +336,9 @@ pub fn outlook(root: &Link, asked_of: &Subject) -> Outlook {
         } => waits("the run is resumed", "you", Some(Help::Resume)),
         Relation::WaitsForBudget { scope, measure, .. } => {
             waits("the budget is raised", "you", Some(Help::Raise(scope.clone(), *measure)))
+        }
+        Relation::PausedByPerson { scope, .. } => {
+            waits("it is unpaused", "you", Some(Help::Unpause(scope.clone())))
         }
         Relation::InModelCall { .. } => waits("the model answers", "the provider", cancel()),
         Relation::InCompaction => waits("the summary is written", "the provider", cancel()),

@@ -145,6 +145,8 @@ pub fn named_by(event: &Event) -> impl Iterator<Item = &Stored> {
         | Event::BudgetWarned(_)
         | Event::BudgetExceeded(_)
         | Event::BudgetChanged(_)
+        | Event::ScopePaused(_)
+        | Event::ScopeUnpaused(_)
         | Event::BudgetBoundBroken(_)
         | Event::GatewayParked(_)
         | Event::GatewayResumed(_)

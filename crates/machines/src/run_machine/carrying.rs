@@ -2,12 +2,33 @@
 
 use std::sync::Arc;
 
+use super::scope_pauses::PauseChange;
 use super::slots::Next;
 use super::timers::Timer;
-use super::{Action, Facts, Finish, RunMachine};
+use super::{Action, Errand, Facts, Finish, RunMachine, purse};
 use crate::spec::{AgentSpec, TaskSpec};
+use crate::turn::question::PersonsAnswer;
 
 impl RunMachine {
+    /// Takes in what a person gives. `request` is the one who wants to know what became of it.
+    pub(super) fn take_answer(&mut self, request: Option<u64>, answer: PersonsAnswer) {
+        match Errand::of(&answer.id) {
+            Errand::Limits => {
+                if let Some((scope, caps)) = purse::read_change(&answer) {
+                    return self.purse().set(request, scope, caps, answer.by);
+                }
+            }
+            Errand::Pause => {
+                if let Some(change) = PauseChange::read(&answer) {
+                    return self.scope_pauses().set(request, change, answer.by);
+                }
+            }
+            Errand::Message => return self.messages().said(request, answer),
+            Errand::Answer => {}
+        }
+        self.questions().answered_by(request, answer);
+    }
+
     /// Handles a timer that fired.
     pub(super) fn fired(&mut self, timer: Timer) {
         match timer {

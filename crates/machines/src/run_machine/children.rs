@@ -69,8 +69,10 @@ impl Facts {
 
     /// Returns the time that a child has left of its limit.
     pub(super) fn time_of_child(&self, id: &AgentId) -> Option<Duration> {
-        let since = self.state.agents().get(id)?.wanted.as_ref()?.since;
+        let agent = self.state.agents().get(id)?;
+        let since = agent.wanted.as_ref()?.since;
         let taken = self.open_time().saturating_sub(since.since(Default::default()));
+        let taken = taken.saturating_sub(agent.paused.taken(self.state.reading()));
         Some(self.limit_of_child(id)?.saturating_sub(taken))
     }
 

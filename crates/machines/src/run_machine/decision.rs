@@ -222,6 +222,9 @@ decisions! { run:
     /// An agent has asked for its slot.
     ForgetLoose(agent: AgentId) => run.questions().forget_loose(&agent);
 
+    /// All calls that wait for money or for the end of a pause are decided about again.
+    ServeMoney() => run.purse().serve_all();
+
     // Time.
     /// A timer is set for this moment.
     SetTimer(at: Duration, timer: Timer) => run.timers().set(at, timer);
@@ -229,6 +232,8 @@ decisions! { run:
     CancelTimer(timer: Timer) => run.timers().cancel(&timer);
     /// The timers of all limits are set.
     StartLimits() => run.timers().start_limits();
+    /// The timers of all limits are set anew.
+    RestartLimits() => run.timers().restart_limits();
     /// The timer of the limit of a task's running attempt is set.
     LimitTask(place: usize) => run.timers().start_task_limit(place);
     /// The timer of the limit of a check or a child is set.

@@ -1,7 +1,8 @@
 //! Decides by time: limits of the run and of attempts, and the deadlines of agents that must end.
 //!
 //! A limit counts the time for which the run is open. The state tells how much of it is left, in a
-//! live run and in a resumed one. While the run is paused, no limit has a timer.
+//! live run and in a resumed one. While the run is paused, no limit has a timer; nor has that of a task or an agent
+//! which a person paused.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::plan::TaskState;
 use crate::run_state::{Doing, RunPhase};
+use crate::spec::budget::Scope;
 use crate::turn::Outcome;
 
 /// Time that an agent has to stop its step and to record its end on a slow disk, in addition to the
@@ -62,7 +64,8 @@ impl Facts {
 impl Desk<'_, Timers> {
     /// Sets a timer for the rest of every limit. Replaces the timers set before.
     pub(super) fn start_limits(&mut self) {
-        if let Some(limit) = self.settings.limits.timeout {
+        let is_paused = self.state.scope_pauses().get(&Scope::Run).is_some();
+        if let Some(limit) = self.settings.limits.timeout.filter(|_| !is_paused) {
             match limit.saturating_sub(self.state.spent()) {
                 Duration::ZERO => self.run_limit_reached(),
                 left => self.set_after(left, Timer::RunLimit),
@@ -103,7 +106,8 @@ impl Desk<'_, Timers> {
         let timer = Timer::AgentLimit(agent.clone());
         // One that crashed and begins again has no more time.
         let left = self.time_of_child(agent).or_else(|| self.limit_of(agent));
-        if let Some(left) = left.filter(|_| !self.timers.is_set(&timer)) {
+        let waits = self.timers.is_set(&timer) || self.is_agent_paused(agent);
+        if let Some(left) = left.filter(|_| !waits) {
             self.set_after(left, timer);
         }
     }
@@ -111,6 +115,9 @@ impl Desk<'_, Timers> {
     /// Sets a timer for the rest of the time limit of a task's running attempt.
     pub(super) fn start_task_limit(&mut self, place: usize) {
         let Some(limit) = self.time_limit(place) else { return };
+        if self.state.is_task_paused(self.name(place)) {
+            return;
+        }
         let status = self.status(place).filter(|status| status.state == TaskState::Running);
         let Some(status) = status.filter(|_| self.state.phase() == RunPhase::Open) else {
             return;
@@ -118,6 +125,14 @@ impl Desk<'_, Timers> {
         match limit.saturating_sub(status.latest.taken(self.state.reading())) {
             Duration::ZERO => self.task_limit_reached(place),
             left => self.set_after(left, Timer::TaskLimit(place)),
+        }
+    }
+
+    /// Sets the timers of all limits anew: what is paused has none.
+    pub(super) fn restart_limits(&mut self) {
+        if self.state.phase() == RunPhase::Open {
+            self.stop_limits();
+            self.start_limits();
         }
     }
 

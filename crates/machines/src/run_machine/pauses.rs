@@ -83,6 +83,7 @@ impl Facts {
             && self.nothing_is_under_way()
             && self.state.questions().is_empty()
             && !self.any_money_is_awaited()
+            && !self.any_scope_paused()
             // A slot may be held for somebody who never comes.
             && !self.scarce.holders().any(|agent| self.agents.is_open(agent))
             && !self.any_loose()

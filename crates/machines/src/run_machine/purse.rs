@@ -298,10 +298,15 @@ impl Desk<'_, Purse> {
         if let Some(Some(request)) = self.own().changing.pop_front() {
             self.act(Action::TellAnswerer { request, outcome: AnswerOutcome::Counted });
         }
-        match self.purse.is_used {
-            true => self.open_books(),
-            false => self.take_up(),
+        if self.purse.is_used {
+            self.open_books();
         }
+        self.serve_all();
+    }
+
+    /// Decides about all calls that wait, those that rest first: what they rest for may be over, or has begun.
+    pub(super) fn serve_all(&mut self) {
+        self.take_up();
         self.wake_resting();
         self.serve();
     }

@@ -61,7 +61,7 @@ enum Beginning {
 
 /// The decision about a task that has not begun an attempt.
 enum Unstarted {
-    /// The task waits for other tasks, or for the end of its pause.
+    /// The task waits for other tasks, or for the end of a pause.
     Waits,
     /// The task wants a slot.
     Starts,
@@ -165,7 +165,8 @@ impl Desk<'_, Tasks> {
             return Unstarted::Becomes(Box::new(event));
         }
         let waits_for_resume = self.tasks.waiting_for_resume.contains(&place);
-        match waits_for_resume || self.timers.is_set(&Timer::Retry(place)) {
+        let waits = waits_for_resume || self.is_task_paused(place);
+        match waits || self.timers.is_set(&Timer::Retry(place)) {
             true => Unstarted::Waits,
             false => Unstarted::Starts,
         }

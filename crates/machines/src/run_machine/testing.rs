@@ -562,7 +562,18 @@ impl World {
     /// Answers a question. Returns the number of the request.
     pub(super) fn answer(&mut self, id: &str, allowed: bool) -> u64 {
         self.is_late |= self.machine.facts.pauses.is_interrupted();
-        let (answer, now) = (self.make_answer(id, allowed), self.now());
+        let answer = self.make_answer(id, allowed);
+        self.hand_in(answer)
+    }
+
+    /// Gives the run what a person gives. Returns the number of the request.
+    pub(super) fn give(&mut self, answer: PersonsAnswer) -> u64 {
+        self.given += 1;
+        self.hand_in(answer)
+    }
+
+    fn hand_in(&mut self, answer: PersonsAnswer) -> u64 {
+        let now = self.now();
         self.machine.person_answered(now, Some(self.given), answer);
         self.perform();
         self.given

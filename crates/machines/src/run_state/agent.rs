@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Moment;
-use super::clock::Reading;
+use super::clock::{Reading, Stopwatch};
 use crate::context::Spent;
 use crate::event::Event;
 use crate::failure::FailureKind;
@@ -58,6 +58,9 @@ pub struct AgentStatus {
     /// The reading of the run's clock when it began.
     #[serde(default)]
     pub began: Reading,
+    /// The time in which a person had paused it.
+    #[serde(default)]
+    pub paused: Stopwatch,
     /// Its activity.
     pub doing: Doing,
     /// The moment since which it does that.
@@ -167,6 +170,7 @@ impl AgentStatus {
             check: spawned.check,
             wanted: Some(wanted).filter(|_| wants && spawned.call.is_some()),
             began: now,
+            paused: Stopwatch::default(),
             doing: Doing::Starting,
             since: at,
             turn: 0,

@@ -50,13 +50,13 @@ impl Why<'_> {
         all.filter(move |exceeded| {
             exceeded.event.on_exceed == OnExceed::Pause
                 && self.is_about_to_call(agent)
-                && self.is_in(&exceeded.event.scope, id, agent)
+                && self.state.is_agent_in(&exceeded.event.scope, id)
         })
     }
 
     /// Returns true if what an agent does next is a call of a model: before each, and before each attempt of one, it
     /// asks for money.
-    fn is_about_to_call(&self, agent: &AgentStatus) -> bool {
+    pub(super) fn is_about_to_call(&self, agent: &AgentStatus) -> bool {
         // Commands cost no money.
         agent.definition.is_some()
             && agent.outcome.is_none()
@@ -72,32 +72,15 @@ impl Why<'_> {
     /// Returns the budget that ended an agent with this failure, if it is one.
     pub(super) fn budget_of(&self, id: Option<&AgentId>, failure: &Failure) -> Option<Scope> {
         let id = id.filter(|_| failure.kind == FailureKind::Budget)?;
-        let agent = self.state.agents().get(id)?;
         let all = self.state.budgets().all_exceeded();
         let ended = all.filter(|exceeded| {
             exceeded.event.on_exceed == OnExceed::Stop
-                && self.is_in(&exceeded.event.scope, id, agent)
+                && self.state.is_agent_in(&exceeded.event.scope, id)
         });
         // The words of the failure name the scope, unless a last reply did not fit either.
         let binding =
             ended.min_by_key(|exceeded| (exceeded.event.words() != failure.message, exceeded.seq));
         binding.map(|exceeded| exceeded.event.scope.clone())
-    }
-
-    /// Returns true if an agent belongs to a scope.
-    fn is_in(&self, scope: &Scope, id: &AgentId, agent: &AgentStatus) -> bool {
-        match scope {
-            Scope::Run => true,
-            Scope::Task(name) => agent.task.is_part_of(name),
-            Scope::Agent(of) => {
-                let agents = self.state.agents();
-                let parent =
-                    |id: &&AgentId| agents.get(*id).and_then(|agent| agent.parent.as_ref());
-                // No agent has more ancestors than there are agents, whatever a journal says.
-                let mut around = std::iter::successors(Some(id), parent).take(agents.len());
-                around.any(|one| one == of)
-            }
-        }
     }
 
     fn spenders(&self) -> &Spenders {
@@ -107,7 +90,7 @@ impl Why<'_> {
                 let agents = self.state.agents().iter();
                 let spent = agents.filter(|(_, agent)| agent.own.requests > 0);
                 let mut spent: Vec<_> =
-                    spent.filter(|(id, agent)| self.is_in(scope, id, agent)).collect();
+                    spent.filter(|(id, _)| self.state.is_agent_in(scope, id)).collect();
                 spent.sort_by_key(|(_, agent)| {
                     let settled = Amount::settled(&agent.own);
                     Reverse((settled.cost, settled.tokens))

@@ -175,6 +175,16 @@ pub enum Relation {
         /// The agents that spent most of it, the dearest first: at most three.
         most_by: Vec<AgentId>,
     },
+    /// A person paused it, or a part of the run to which it belongs.
+    PausedByPerson {
+        /// The part of the run that is paused.
+        scope: Scope,
+        /// Who paused it, as `user@host/pid`.
+        by: String,
+        /// Why, in the words of the person.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
     /// The tasks before it are decided anew, and its attempt goes on only if its content stays the same.
     WaitsForContent {
         /// The task of the attempt.
@@ -291,6 +301,7 @@ impl Relation {
             Self::WaitsForDisk { .. } => "waits_for_disk",
             Self::WaitsForResume { .. } => "waits_for_resume",
             Self::WaitsForBudget { .. } => "waits_for_budget",
+            Self::PausedByPerson { .. } => "paused_by_person",
             Self::WaitsForContent { .. } => "waits_for_content",
             Self::WaitsForJudgement => "waits_for_judgement",
             Self::BeingDecided => "being_decided",
@@ -337,6 +348,7 @@ impl Relation {
             | Self::WaitsForDisk { .. }
             | Self::WaitsForResume { .. }
             | Self::WaitsForBudget { .. }
+            | Self::PausedByPerson { .. }
             | Self::WaitsForJudgement
             | Self::BeingDecided
             | Self::AboutToAct

@@ -22,7 +22,11 @@ impl Why<'_> {
         // An answer is wanted first: until it is given, a process that goes on has nothing to do here.
         let waits_for_person = matches!(
             found.first().map(|first| &first.relation),
-            Some(Relation::WaitsForPerson { .. } | Relation::WaitsForBudget { .. })
+            Some(
+                Relation::WaitsForPerson { .. }
+                    | Relation::WaitsForBudget { .. }
+                    | Relation::PausedByPerson { .. }
+            )
         );
         let is_for_people = self.state.paused_cause() == Some(PauseCause::Person);
         match waits_for_person || is_for_people {

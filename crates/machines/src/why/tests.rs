@@ -248,6 +248,29 @@ fn a_budget_that_is_used_up_holds_the_next_call_of_its_scope() {
 }
 
 #[test]
+fn a_pause_binds_what_is_about_to_call_and_what_could_start() {
+    let mut story = Story::of(&[task("a", &[]), task("b", &[])]);
+    story.ready(&["a"]);
+    story.starts("a");
+    let paused = |scope: &str| json!({"scope": scope, "by": "me", "reason": "I look"});
+    story.says("", "scope.paused", &paused("/a"));
+    let words = "/a me I look";
+    assert_eq!(story.why("a", true, 0), format!("@a paused_by_person({words}) @6"));
+    // The wider one is named: it ends last.
+    story.says("", "scope.paused", &paused("/"));
+    assert_eq!(story.why("a", true, 0), "@a paused_by_person(/ me I look) @7");
+    story.says("", "scope.unpaused", &json!({"scope": "/a", "by": "me"}));
+    assert_eq!(story.why("a", true, 0), "@a paused_by_person(/ me I look) @7");
+    story.says("", "scope.unpaused", &json!({"scope": "/", "by": "me"}));
+    assert_eq!(story.why("a", true, 0), "@a about_to_act @5");
+    story.says("", "scope.paused", &paused("/b"));
+    story.ready(&["b"]);
+    assert_eq!(story.why("b", true, 0), "b paused_by_person(/b me I look) @11");
+    story.says("", "scope.unpaused", &json!({"scope": "/b", "by": "me"}));
+    assert!(!story.why("b", true, 0).contains("paused"));
+}
+
+#[test]
 fn a_budget_that_ends_agents_is_named_by_what_failed() {
     let mut story = at_work();
     used_up(&mut story, "/", "stop");

@@ -7,11 +7,20 @@ use crate::own_tool;
 use crate::plan::{Standing, TaskState};
 use crate::run_machine::lines::Need;
 use crate::run_state::questions::Question;
-use crate::run_state::{AgentStatus, AgentUse, Doing, ModelPause, Reading, TaskStatus};
+use crate::run_state::scope_pauses::ScopePause;
+use crate::run_state::{AgentStatus, AgentUse, Doing, ModelPause, Moment, Reading, TaskStatus};
+use crate::spec::budget::Scope;
 use crate::spec::spawn_rate::SpawnRate;
 
 /// The most agents that a wait for a slot names.
 const NAMED: usize = 8;
+
+/// Returns the link of something that a person paused, which waits since then or since later.
+fn paused(subject: Subject, since: Moment, (scope, pause): (&Scope, &ScopePause)) -> Link {
+    let since = since.max(Moment { seq: pause.seq, ms: pause.ts_ms });
+    let (by, reason) = (pause.by.clone(), pause.reason.clone());
+    link(subject, Relation::PausedByPerson { scope: scope.clone(), by, reason }, since)
+}
 
 impl Why<'_> {
     pub(super) fn open_task(&self, name: &Name, task: &TaskStatus) -> Vec<Link> {
@@ -74,6 +83,9 @@ impl Why<'_> {
     /// Returns the cause of a task that could start, but for locks and slots.
     fn ready(&self, name: &Name, task: &TaskStatus) -> Vec<Link> {
         let of_task = |relation| vec![link(Subject::Task(name.clone()), relation, task.since)];
+        if let Some((scope, pause)) = self.state.pause_of_task(name) {
+            return vec![paused(Subject::Task(name.clone()), task.since, (scope, pause))];
+        }
         match self.lines().need(name) {
             None => of_task(Relation::BeingDecided),
             Some(Need::Lock { lock, holder, ahead }) => {
@@ -143,6 +155,10 @@ impl Why<'_> {
         }
         if self.state.agent_use(id) == AgentUse::Held {
             return vec![of_agent(Relation::WaitsForContent { of: agent.task.clone() })];
+        }
+        let pause = self.state.pause_of_agent(id).filter(|_| self.is_about_to_call(agent));
+        if let Some(pause) = pause {
+            return vec![paused(Subject::Agent(id.clone()), agent.since, pause)];
         }
         let budgets = self.budgets(id, agent);
         if !budgets.is_empty() {

@@ -19,8 +19,10 @@ use crate::spec::{Capture, OnFailure, OnUnknown, OutputFormat, Reach};
 
 words! { RestartStrategy PermissionDecision NonInteractive OnFailure OnUnknown OutputFormat Capture Reach }
 
-const TOOLS: Kind =
-    Kind::List(&Kind::Text("name of a tool", &["unknown_tool", "no_sub_agents", "needs_person"]));
+const TOOLS: Kind = Kind::List(&Kind::Text(
+    "name of a tool",
+    &["unknown_tool", "no_sub_agents", "needs_person", "unused_key"],
+));
 /// A JSON Schema, as the path of a file or as a table.
 const SCHEMA: Kind = Kind::Either(&[Kind::Text("path", &["unreadable_file"]), Kind::Any]);
 const SKILLS: Kind = Kind::List(&Kind::Text("name of a skill", &["missing_skill"]));

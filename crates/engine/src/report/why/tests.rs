@@ -175,6 +175,16 @@ fn table() -> Vec<(Relation, &'static str, &'static str, &'static str)> {
             r#"{"relation":"limited_by","failure":"budget","message":"task `fix` may make 2 calls: 2 are made","of":null,"scope":"/fix"}"#,
         ),
         (
+            Relation::PausedByPerson {
+                scope: Scope::Agent(agent("fix")),
+                by: "ada@desk/7".to_owned(),
+                reason: Some("I look".to_owned()),
+            },
+            "you: paused by ada@desk/7",
+            "rests: agent `fix` is paused by ada@desk/7: I look",
+            r#"{"relation":"paused_by_person","scope":"/@fix","by":"ada@desk/7","reason":"I look"}"#,
+        ),
+        (
             Relation::WaitsForContent { of: fix() },
             "what its task rests on",
             "waits until the tasks before fix are decided anew: it goes on if their results stay",
@@ -302,7 +312,7 @@ fn every_relation_has_words_and_json() {
         let outlook = outlook(&link, &link.subject);
         assert_eq!(outlook.ends_when.is_some(), outlook.by.is_some(), "{said}");
     }
-    assert_eq!(seen.len(), 34, "a relation without a row: {seen:?}");
+    assert_eq!(seen.len(), 35, "a relation without a row: {seen:?}");
 }
 
 /// A run whose records are made one by one, each a second after the last.

@@ -107,13 +107,14 @@ impl Facts {
                 self.state.task(name).map_or(Duration::ZERO, |task| task.whole.taken(now))
             }
             Scope::Agent(id) => {
-                let began = self.state.agents().get(id).map(|agent| agent.began);
-                now.since(began.unwrap_or_default())
+                let Some(agent) = self.state.agents().get(id) else { return Duration::ZERO };
+                now.since(agent.began).saturating_sub(agent.paused.taken(now))
             }
         }
     }
 
-    /// Returns true if the configuration or a person limits anything.
+    /// Returns true if agents ask before each call: the configuration or a person limits anything, or paused
+    /// something.
     pub(super) fn limits_spending(&self) -> bool {
         let in_plan = self.settings.plan.tasks().iter().any(|task| task.budget.is_some());
         let is_given = |agent: &AgentStatus| {
@@ -123,6 +124,7 @@ impl Facts {
             || in_plan
             || self.settings.agents.values().any(|agent| agent.budget.is_some())
             || !self.state.budgets().is_unchanged()
+            || self.any_scope_paused()
             || self.state.agents().values().any(is_given)
     }
 
@@ -142,6 +144,10 @@ impl Facts {
         let Waiting { agent, wish, .. } = waiting;
         let scopes = self.scopes_of(agent);
         let is_last = wish.purpose == Purpose::HandOver;
+        // A summary belongs to a turn that has begun.
+        if !wish.purpose.is_summary() && self.is_agent_paused(agent) {
+            return Verdict::Rest;
+        }
         let mut binding = Vec::new();
         for scope in &scopes {
             let Some(budget) = self.budget(scope) else { continue };

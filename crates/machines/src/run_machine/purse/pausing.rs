@@ -29,15 +29,15 @@ impl Facts {
 
     /// Returns true if calls wait for a person, or are under way with a reservation.
     pub(in crate::run_machine) fn any_money_is_awaited(&self) -> bool {
-        self.any_rests_for_money() || self.purse.open > 0
+        !self.purse.resting.is_empty() || self.purse.open > 0
     }
 
-    /// Returns true if calls wait for a person.
+    /// Returns true if calls wait for a person to raise a limit.
     pub(in crate::run_machine) fn any_rests_for_money(&self) -> bool {
-        !self.purse.resting.is_empty()
+        self.purse.resting.iter().any(|waiting| !self.is_agent_paused(&waiting.agent))
     }
 
-    /// Returns true if a call of an agent waits for money.
+    /// Returns true if a call of an agent waits for money, or for the end of a pause.
     pub(in crate::run_machine) fn waits_for_money(&self, agent: &AgentId) -> bool {
         let mut all = self.purse.resting.iter().chain(&self.purse.line);
         all.any(|waiting| waiting.agent == *agent)

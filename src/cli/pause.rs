@@ -1,0 +1,213 @@
+//! `pause` and `unpause`: parts of a run rest and go on, with or without a process that drives the run.
+
+use serde_json::{Value, json};
+
+use super::locate::{Project, Selector, word};
+use super::{args, complain, refusal, runtime};
+use crate::client::{Client, ClientError, Given};
+use crate::exit::Exit;
+use crate::id::{AgentId, Name};
+use crate::journal::source::RecordedRun;
+use crate::journal::stamp;
+use crate::run::control;
+use crate::run_machine::scope_pauses::{PauseChange, REASON_CHARS};
+use crate::run_state::RunState;
+use crate::run_state::scope_pauses::ScopePause;
+use crate::show::question::safe;
+use crate::spec::budget::Scope;
+
+pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
+    let reason = verb.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    if reason.is_some_and(|reason| reason.chars().nth(REASON_CHARS).is_some()) {
+        complain(&format!("error: the reason has more than {REASON_CHARS} characters"));
+        return Exit::Usage;
+    }
+    let (run, scope, state) = match found(project, &verb.what) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    if let Err(problem) = is_open(&state, &scope) {
+        complain(&format!("error: {}", safe(&problem)));
+        return Exit::Failed;
+    }
+    // What was left for a run that nobody drives may say otherwise: it is replaced.
+    if let Some(pause) = state.scope_pauses().get(&scope).filter(|_| run.is_live()) {
+        complain(&format!("{} is paused already, by {}", safe(&scope.words()), safe(&pause.by)));
+        return Exit::Done;
+    }
+    let reason = reason.map(str::to_owned);
+    change(project, &run, &PauseChange { scope, paused: true, reason })
+}
+
+pub(super) fn unpause(project: &Project, verb: &args::Unpause) -> Exit {
+    let (run, scope, state) = match found(project, &verb.what) {
+        Ok(found) => found,
+        Err(exit) => return exit,
+    };
+    let is_paused = state.scope_pauses().get(&scope).is_some();
+    if !is_paused && run.is_live() {
+        complain(&format!("{} is not paused itself", safe(&scope.words())));
+        return still_paused(project, &run, &state, &scope);
+    }
+    let done =
+        change(project, &run, &PauseChange { scope: scope.clone(), paused: false, reason: None });
+    match done {
+        Exit::Done => still_paused(project, &run, &state, &scope),
+        other => other,
+    }
+}
+
+/// Says by which other pauses a scope, or a part of it, still rests.
+fn still_paused(project: &Project, run: &RecordedRun, state: &RunState, scope: &Scope) -> Exit {
+    let others = state.scope_pauses().iter().filter(|(other, _)| *other != scope);
+    let holds = |other: &Scope| match (scope, other) {
+        (Scope::Run, _) | (_, Scope::Run) => true,
+        (Scope::Task(name), Scope::Task(other)) => name.is_part_of(other) || other.is_part_of(name),
+        (Scope::Agent(id), other @ Scope::Task(_)) => state.is_agent_in(other, id),
+        (Scope::Task(_), Scope::Agent(other)) => state.is_agent_in(scope, other),
+        (Scope::Agent(id), Scope::Agent(other)) => {
+            state.is_agent_in(&Scope::Agent(other.clone()), id) || state.is_agent_in(scope, other)
+        }
+    };
+    for (other, pause) in others.filter(|(other, _)| holds(other)) {
+        complain(&format!("{} is paused too, by {}:", safe(&other.words()), safe(&pause.by)));
+        complain(&format!("  {}", command(project, run, other)));
+    }
+    Exit::Done
+}
+
+/// Finds the run and the part of it that a word of the command line names.
+fn found(project: &Project, what: &str) -> Result<(RecordedRun, Scope, RunState), Exit> {
+    let (run, part) = project.part(Some(what))?;
+    let scope = match part {
+        Selector::Run => Some(Scope::Run),
+        Selector::Task(task) => Name::of_record(&task).ok().map(Scope::Task),
+        Selector::Agent(agent) => Some(Scope::Agent(AgentId::from_text(&agent))),
+    };
+    let Some(scope) = scope else {
+        complain("error: what is paused is a run, RUN/TASK or RUN/@AGENT");
+        return Err(Exit::Usage);
+    };
+    let state = project.state(&run)?;
+    Ok((run, scope, state))
+}
+
+/// Refuses what has ended, or does not exist.
+fn is_open(state: &RunState, scope: &Scope) -> Result<(), String> {
+    let has_ended = match scope {
+        _ if state.completed().is_some() => return Err("the run has ended".to_owned()),
+        Scope::Run => false,
+        Scope::Task(name) => match state.task(name) {
+            Some(task) => task.state.is_end(),
+            None => return Err(format!("the run has no {}", scope.words())),
+        },
+        Scope::Agent(id) => match state.agents().get(id) {
+            Some(agent) => agent.has_subtree_ended(),
+            None => return Err(format!("the run has no {}", scope.words())),
+        },
+    };
+    match has_ended {
+        true => Err(format!("{} has ended", scope.words())),
+        false => Ok(()),
+    }
+}
+
+/// Gives the change to the process that drives the run, or leaves it for the next one.
+fn change(project: &Project, run: &RecordedRun, change: &PauseChange) -> Exit {
+    let answer = change.answer(control::this_process());
+    let scope = safe(&change.scope.words()).to_string();
+    let given = match runtime() {
+        Ok(runtime) => runtime.block_on(Client::of(run.clone()).answer(answer)),
+        Err(exit) => return exit,
+    };
+    let becomes = match change.paused {
+        true => "paused: what is under way ends, and nothing new begins",
+        false => "unpaused: it goes on",
+    };
+    match given {
+        Ok(Given::Counted) => {
+            complain(&format!("{scope} is {becomes}"));
+            if change.paused {
+                complain(&format!("  {}", command(project, run, &change.scope)));
+            }
+            Exit::Done
+        }
+        Ok(Given::Left) => {
+            let becomes = if change.paused { "paused" } else { "unpaused" };
+            complain(&format!(
+                "{scope} is {becomes} from the next resume on: no process drives the run"
+            ));
+            complain(&format!("  {}", project.resume_command(&project.short(run))));
+            Exit::Done
+        }
+        Ok(Given::Closed | Given::Queued(_) | Given::NotSent(_)) => {
+            complain(&format!("error: the run has ended, or it has no {scope}"));
+            Exit::Failed
+        }
+        Ok(Given::Late { .. } | Given::Over { .. }) => {
+            complain("error: the process that drives the run is ending: try again");
+            Exit::Failed
+        }
+        Err(ClientError::Journal(error)) => refusal::refused(&project.flags(), Some(run), &error),
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            Exit::Failed
+        }
+    }
+}
+
+/// Returns the pauses of a run that has not ended.
+pub(super) fn all<'a>(
+    state: &'a RunState,
+) -> impl Iterator<Item = (&'a Scope, &'a ScopePause)> + use<'a> {
+    let is_open = state.completed().is_none();
+    state.scope_pauses().iter().filter(move |_| is_open)
+}
+
+/// Returns a pause as `pending --json` prints it.
+pub(super) fn row(run: &RecordedRun, scope: &Scope, pause: &ScopePause) -> Value {
+    let (task, agent) = match scope {
+        Scope::Run => (None, None),
+        Scope::Task(task) => (Some(task), None),
+        Scope::Agent(agent) => (None, Some(agent)),
+    };
+    json!({
+        "id": PauseChange::id_of(scope),
+        "run": run.name(),
+        "task": task,
+        "agent": agent,
+        "kind": "pause",
+        "message": words(pause),
+        "since": stamp::text(pause.ts_ms),
+        "until": null,
+    })
+}
+
+/// Returns a pause in words, with the command that ends it.
+pub(super) fn text(
+    project: &Project,
+    run: &RecordedRun,
+    scope: &Scope,
+    pause: &ScopePause,
+) -> String {
+    format!(
+        "pause  of {} in run {}\n    {}\n  > {}\n",
+        safe(&scope.words()),
+        project.short(run),
+        safe(&words(pause)),
+        command(project, run, scope)
+    )
+}
+
+fn words(pause: &ScopePause) -> String {
+    let reason = pause.reason.as_ref().map(|reason| format!(": {reason}"));
+    format!("paused by {}{}", pause.by, reason.unwrap_or_default())
+}
+
+/// Returns the command that lets a scope go on.
+fn command(project: &Project, run: &RecordedRun, scope: &Scope) -> String {
+    let scope = scope.to_string();
+    let part = scope.trim_end_matches('/');
+    let address = word(&format!("{}{part}", project.short(run)));
+    format!("callsheet unpause{} {address}", project.flags())
+}
