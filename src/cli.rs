@@ -5,6 +5,7 @@ mod answer;
 mod args;
 mod ask;
 mod attach;
+mod awaited_budgets;
 mod beside_others;
 mod budget;
 mod cancel;

@@ -1,20 +1,16 @@
 //! `budget`: shows the budgets of a run, or sets the limits of one, with or without a process that drives the run.
 
-use serde_json::{Value, json};
-
-use super::locate::{Project, Selector, word};
+use super::locate::{Project, Selector};
 use super::{args, complain, refusal, runtime, say};
 use crate::client::{Client, ClientError, Given};
 use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::source::RecordedRun;
-use crate::journal::stamp;
 use crate::run::control;
 use crate::run_machine::purse;
 use crate::run_state::RunState;
-use crate::run_state::budgets::Exceeded;
 use crate::show::question::safe;
-use crate::spec::budget::{Amount, Caps, Measure, OnExceed, Scope};
+use crate::spec::budget::{Amount, Caps, Scope};
 use crate::spending::{Spending, Usd};
 
 pub(super) fn run(project: &Project, verb: &args::Budget) -> Exit {
@@ -148,63 +144,4 @@ fn spent(state: &RunState, scope: &Scope) -> Spending {
             agents.map(|agent| agent.own).sum()
         }
     }
-}
-
-/// Returns the budgets that agents of a run wait for, unless new limits were left for the next process.
-pub(super) fn waited_for<'a>(
-    run: &RecordedRun,
-    state: &'a RunState,
-) -> impl Iterator<Item = &'a Exceeded> + use<'a> {
-    let store = crate::trust::Store::of_user();
-    let run = run.clone();
-    let is_open = state.completed().is_none();
-    state.budgets().all_exceeded().filter(move |exceeded| {
-        let scope = &exceeded.event.scope;
-        let left = crate::run::answers::left_for(&*run, &purse::id_of(scope), &store);
-        is_open && exceeded.event.on_exceed == OnExceed::Pause && left.is_none()
-    })
-}
-
-/// Returns a budget that is waited for as `pending --json` prints it.
-pub(super) fn row(run: &RecordedRun, exceeded: &Exceeded) -> Value {
-    let scope = &exceeded.event.scope;
-    let (task, agent) = match scope {
-        Scope::Run => (None, None),
-        Scope::Task(task) => (Some(task), None),
-        Scope::Agent(agent) => (None, Some(agent)),
-    };
-    json!({
-        "id": purse::id_of(scope),
-        "run": run.name(),
-        "task": task,
-        "agent": agent,
-        "kind": "budget",
-        "message": exceeded.event.words(),
-        "since": stamp::text(exceeded.ts_ms),
-        "until": null,
-    })
-}
-
-/// Returns the flag that sets a limit.
-pub(super) fn flag(measure: Measure) -> &'static str {
-    match measure {
-        Measure::Cost => "--max-cost USD",
-        Measure::Tokens => "--max-tokens N",
-        Measure::Calls => "--max-calls N",
-        Measure::Time => "--max-time TIME",
-    }
-}
-
-/// Returns a budget that is waited for in words, with the command that raises it.
-pub(super) fn waiting_text(project: &Project, run: &RecordedRun, exceeded: &Exceeded) -> String {
-    let scope = exceeded.event.scope.to_string();
-    let part = scope.trim_end_matches('/');
-    let (flags, short) = (project.flags(), project.short(run));
-    let limit = flag(exceeded.event.measure);
-    let address = word(&format!("{short}{part}"));
-    format!(
-        "budget  of {} in run {short}\n    {}\n  > callsheet budget{flags} {address} {limit}\n",
-        safe(&exceeded.event.scope.words()),
-        safe(&exceeded.event.words())
-    )
 }

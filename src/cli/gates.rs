@@ -24,7 +24,8 @@ use crate::turn::question::{ApprovalAsked, ApprovalKind, PersonsAnswer};
 const MOST: usize = 256;
 
 /// What may be typed.
-const CHOICES: &str = "approve? [y yes, n no (n REASON says why); enter alone asks again] ";
+const CHOICES: &str =
+    "approve? [y yes, n no (n REASON says why), then enter; enter alone asks again] ";
 
 /// An approval that a task waits for.
 #[derive(Debug)]

@@ -9,12 +9,13 @@ use crate::exit::Exit;
 use crate::id::{AgentId, Name};
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
-use crate::run::control;
+use crate::run::{answers, control};
 use crate::run_machine::scope_pauses::{PauseChange, REASON_CHARS};
 use crate::run_state::RunState;
 use crate::run_state::scope_pauses::ScopePause;
 use crate::show::question::safe;
 use crate::spec::budget::Scope;
+use crate::trust::Store;
 
 pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
     let reason = verb.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
@@ -45,7 +46,14 @@ pub(super) fn unpause(project: &Project, verb: &args::Unpause) -> Exit {
         Err(exit) => return exit,
     };
     let is_paused = state.scope_pauses().get(&scope).is_some();
-    if !is_paused && run.is_live() {
+    let is_left = || left(&run, &scope).is_some_and(|change| change.paused);
+    if let Err(problem) = is_there(&state, &scope)
+        && !is_paused
+    {
+        complain(&format!("error: {}", safe(&problem)));
+        return Exit::Failed;
+    }
+    if !is_paused && (run.is_live() || !is_left()) {
         complain(&format!("{} is not paused itself", safe(&scope.words())));
         return still_paused(project, &run, &state, &scope);
     }
@@ -94,22 +102,31 @@ fn found(project: &Project, what: &str) -> Result<(RecordedRun, Scope, RunState)
 
 /// Refuses what has ended, or does not exist.
 fn is_open(state: &RunState, scope: &Scope) -> Result<(), String> {
-    let has_ended = match scope {
-        _ if state.completed().is_some() => return Err("the run has ended".to_owned()),
-        Scope::Run => false,
-        Scope::Task(name) => match state.task(name) {
-            Some(task) => task.state.is_end(),
-            None => return Err(format!("the run has no {}", scope.words())),
-        },
-        Scope::Agent(id) => match state.agents().get(id) {
-            Some(agent) => agent.has_subtree_ended(),
-            None => return Err(format!("the run has no {}", scope.words())),
-        },
-    };
-    match has_ended {
-        true => Err(format!("{} has ended", scope.words())),
-        false => Ok(()),
+    is_there(state, scope)?;
+    match state.is_scope_open(scope) {
+        true => Ok(()),
+        false => Err(format!("{} has ended", scope.words())),
     }
+}
+
+/// Refuses what does not exist, and all of a run that has ended.
+fn is_there(state: &RunState, scope: &Scope) -> Result<(), String> {
+    let is_there = match scope {
+        _ if state.completed().is_some() => return Err("the run has ended".to_owned()),
+        Scope::Run => true,
+        Scope::Task(name) => state.task(name).is_some(),
+        Scope::Agent(id) => state.agents().contains_key(id),
+    };
+    match is_there {
+        true => Ok(()),
+        false => Err(format!("the run has no {}", scope.words())),
+    }
+}
+
+/// Returns what was left for the next process.
+fn left(run: &RecordedRun, scope: &Scope) -> Option<PauseChange> {
+    let left = answers::left_for(&**run, &PauseChange::id_of(scope), &Store::of_user())?;
+    PauseChange::read(&left.answer)
 }
 
 /// Gives the change to the process that drives the run, or leaves it for the next one.
@@ -156,12 +173,9 @@ fn change(project: &Project, run: &RecordedRun, change: &PauseChange) -> Exit {
     }
 }
 
-/// Returns the pauses of a run that has not ended.
-pub(super) fn all<'a>(
-    state: &'a RunState,
-) -> impl Iterator<Item = (&'a Scope, &'a ScopePause)> + use<'a> {
-    let is_open = state.completed().is_none();
-    state.scope_pauses().iter().filter(move |_| is_open)
+/// Returns the pauses of what has not ended.
+pub(super) fn all(state: &RunState) -> impl Iterator<Item = (&Scope, &ScopePause)> {
+    state.scope_pauses().iter().filter(|(scope, _)| state.is_scope_open(scope))
 }
 
 /// Returns a pause as `pending --json` prints it.
@@ -178,6 +192,8 @@ pub(super) fn row(run: &RecordedRun, scope: &Scope, pause: &ScopePause) -> Value
         "agent": agent,
         "kind": "pause",
         "message": words(pause),
+        "by": pause.by,
+        "reason": pause.reason,
         "since": stamp::text(pause.ts_ms),
         "until": null,
     })

@@ -4,7 +4,7 @@ use super::locate::Project;
 use super::questions::{self, Pending};
 use super::rows::folded;
 use super::stream::Stream;
-use super::{args, budget, pause};
+use super::{args, awaited_budgets, pause};
 use super::{say, say_json};
 use crate::exit::Exit;
 use crate::journal::stamp;
@@ -28,22 +28,19 @@ pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
         None => project.runs(),
         Some(name) => project.run(Some(name)).into_iter().collect(),
     };
-    let mut budgets = Vec::new();
+    let (mut budgets, mut pauses) = (Vec::new(), Vec::new());
     for run in runs.iter().rev() {
         let state = run.state(|_| {}).0;
-        let waited_for = budget::waited_for(run, &state);
+        let waited_for = awaited_budgets::waited_for(run, &state);
         budgets.extend(waited_for.map(|exceeded| (run.clone(), exceeded.clone())));
-    }
-    let states = || runs.iter().rev().map(|run| (run, run.state(|_| {}).0));
-    let mut pauses = Vec::new();
-    for (run, state) in states() {
-        let all = pause::all(&state).map(|(scope, one)| (run.clone(), scope.clone(), one.clone()));
-        pauses.extend(all);
+        let all = pause::all(&state);
+        pauses.extend(all.map(|(scope, one)| (run.clone(), scope.clone(), one.clone())));
     }
     if verb.json {
         let lines = pending.iter().map(|pending| format!("{}\n", pending.json()));
-        let rows =
-            budgets.iter().map(|(run, exceeded)| format!("{}\n", budget::row(run, exceeded)));
+        let rows = budgets
+            .iter()
+            .map(|(run, exceeded)| format!("{}\n", awaited_budgets::row(run, exceeded)));
         let paused = pauses.iter();
         let paused = paused.map(|(run, scope, one)| format!("{}\n", pause::row(run, scope, one)));
         return say_json(&lines.chain(rows).chain(paused).collect::<String>());
@@ -52,7 +49,8 @@ pub(super) fn run(project: &Project, verb: &args::Pending) -> Exit {
         return say("nothing waits for a person\n");
     }
     let texts = pending.iter().map(|one| text(project, one, &pending));
-    let raised = budgets.iter().map(|(run, exceeded)| budget::waiting_text(project, run, exceeded));
+    let raised =
+        budgets.iter().map(|(run, exceeded)| awaited_budgets::waiting_text(project, run, exceeded));
     let paused = pauses.iter().map(|(run, scope, one)| pause::text(project, run, scope, one));
     let texts: Vec<_> = texts.chain(raised).chain(paused).collect();
     say(&texts.join("\n"))

@@ -1,6 +1,7 @@
 //! `ps`: lists runs, tasks and agents, from the journals.
 
 use super::args;
+use super::awaited_budgets;
 use super::locate::Project;
 use super::paint::{self, Paint};
 use super::questions;
@@ -87,7 +88,8 @@ fn rows_of(project: &Project, run: &RecordedRun, live: bool, as_json: bool) -> (
             }
             if let (Some(first), true) = (rows.first_mut(), report::is_resumable(&state, live)) {
                 let id = if as_json { run.name() } else { project.short(run) };
-                let is_answered = questions::of_run(run, &state).is_empty();
+                let is_answered = questions::of_run(run, &state).is_empty()
+                    && awaited_budgets::waited_for(run, &state).next().is_none();
                 first.waiting_for = Some(match is_answered {
                     true => project.resume_command(&id),
                     false => format!("callsheet pending{} {id}", project.flags()),

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::awaited_budgets;
 use super::locate::Project;
 use super::rows::folded;
 use super::stream::Stream;
@@ -197,6 +198,10 @@ pub(super) fn summary(project: &Project, run: &RecordedRun, state: &RunState) ->
         for command in pending.commands(project, id) {
             text.push_str(&format!("    {command}\n"));
         }
+    }
+    // Without more money a resume would pause again.
+    for exceeded in awaited_budgets::waited_for(run, state) {
+        text.push_str(&format!("    {}\n", awaited_budgets::command(project, run, exceeded)));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use super::args::{self, ReportFormat};
 use super::locate::Project;
-use super::{after_failure, complain, refusal, say, say_json};
+use super::{after_failure, awaited_budgets, complain, refusal, say, say_json};
 use crate::event::PauseCause;
 use crate::exit::Exit;
 use crate::journal::source::RecordedRun;
@@ -84,7 +84,8 @@ fn next(
         // The advice that follows on stderr names the place.
         vec![("what can be done", format!("{} --explain", project.resume_command(&id)))]
     } else if is_resumable(state, live) {
-        let asks = !state.questions().is_empty();
+        let asks = !state.questions().is_empty()
+            || awaited_budgets::waited_for(run, state).next().is_some();
         let answer = asks.then(|| ("what waits for you", format!("callsheet pending{flags} {id}")));
         answer.into_iter().chain([("go on", project.resume_command(&id))]).collect()
     } else {

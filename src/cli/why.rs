@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::args;
-use super::budget;
+use super::awaited_budgets;
 use super::locate::{Project, Selector, agents, word};
 use super::rows::folded;
 use super::show::tasks;
@@ -176,7 +176,11 @@ fn command(project: &Project, run: &RecordedRun, state: &RunState, help: Help) -
             format!("{resume} --retry-failed{}", task.unwrap_or_default())
         }
         Help::Raise(scope, measure) => {
-            format!("callsheet budget{flags} {} {}", part(&of(scope)), budget::flag(measure))
+            format!(
+                "callsheet budget{flags} {} {}",
+                part(&of(scope)),
+                awaited_budgets::flag(measure)
+            )
         }
         Help::Unpause(scope) => format!("callsheet unpause{flags} {}", part(&of(scope))),
         Help::RetryWith(task, scope) => {

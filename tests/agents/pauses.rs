@@ -1,11 +1,12 @@
 //! A person lets parts of a run rest, and lets them go on. The provider sees who calls it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use callsheet::message::Message;
 use serde_json::json;
 
-use crate::support::answer::Answer;
+use crate::support::answer::{Answer, Fault};
 use crate::support::asked::{Asked, Wire};
 use crate::support::desk::{Desk, wait};
 use crate::support::provider::Provider;
@@ -139,4 +140,38 @@ async fn what_a_person_pauses_rests_over_a_kill_and_goes_on_where_it_was() {
         let refused = desk.call(&["pause", what]);
         assert!(refused.code != 0 && refused.err.contains(why), "{what}: {}", refused.err);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_rests_between_two_attempts_keeps_no_permit_of_its_provider() {
+    let has_failed = AtomicBool::new(false);
+    let provider = Provider::start(move |asked: &Asked| {
+        let is_one = asked.messages()[0].text().contains("number one");
+        match is_one && !has_failed.swap(true, Ordering::Relaxed) {
+            // It waits long enough to be paused meanwhile.
+            true => Answer::fault(Fault::Http {
+                status: 500,
+                headers: vec![("retry-after".to_owned(), "3".to_owned())],
+                body: "{}".to_owned(),
+            }),
+            false => work(asked),
+        }
+    })
+    .await;
+    let desk = desk(&provider);
+    let text = desk.read("agents.toml");
+    let one = "[providers.main.rate_limit]\nmax_concurrency = 1\n[models.main]";
+    desk.write("agents.toml", &text.replace("[models.main]", one));
+    let live = desk.start(&["run"]);
+    wait("the failure", || desk.good(&["ps", "--tree"]).contains("retrying in").then_some(()));
+    assert_eq!(desk.call(&["pause", "desk/@one"]).code, 0);
+    // Its pause between attempts is over after a few seconds, and the other goes on all the same.
+    let before = calls(&provider, "two");
+    wait("the other", || (calls(&provider, "two") > before + 100).then_some(()));
+    assert_eq!(calls(&provider, "one"), 1);
+    for agent in ["one", "two"] {
+        desk.write(&format!("{agent}-ends"), "");
+    }
+    assert_eq!(desk.call(&["unpause", "desk/@one"]).code, 0);
+    assert_eq!(live.end().code, 0);
 }

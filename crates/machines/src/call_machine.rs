@@ -164,6 +164,12 @@ impl CallMachine {
     pub fn next(&mut self, models: &impl Models, now: Instant, input: Input) -> Step {
         match input {
             Input::Recorded => self.recorded(models, now),
+            Input::RecordedLate => {
+                if matches!(self.follows, Follows::Send) {
+                    self.follows = Follows::Permit;
+                }
+                self.recorded(models, now)
+            }
             Input::Woke => self.permit(models, now),
             Input::Admitted if self.is_open => self.send(),
             Input::Admitted => self.announce(Follows::Send),

@@ -108,6 +108,19 @@ pub enum Action {
     Rest,
 }
 
+impl Action {
+    /// Returns true if the agent ends because its request does not fit the window.
+    fn is_too_large(&self) -> bool {
+        match self {
+            Self::Send(sending) => sending.outgoing.fit.is_some_and(|fit| !fit.holds()),
+            Self::Finish(Outcome::Failed { failure, .. }) => {
+                failure.kind == FailureKind::ContextOverflow
+            }
+            _ => false,
+        }
+    }
+}
+
 /// A model call that is to be made.
 #[derive(Clone, Debug)]
 pub struct Sending {
@@ -180,14 +193,23 @@ pub fn next(
     if let Some(step) = machine.loop_step() {
         return Action::Record(vec![step]);
     }
-    let begin = |terms| Boundary::begin(machine, terms, ahead, is_rebuilt);
+    let begin = |terms, mail| Boundary::begin(machine, terms, mail, ahead, is_rebuilt);
+    let mail = terms.and_then(|terms| machine.mail(terms.model.context_window));
     match (machine.next(), terms) {
         (Step::CallModel { turn, message }, Some(terms)) => {
-            begin(terms).map_or_else(|first| *first, |at| at.before_turn(turn, message, ahead))
+            let may_wait = mail.as_ref().is_some_and(|mail| !mail.follows_answer);
+            let call = |mail| {
+                let call = |at: Boundary<'_>| at.before_turn(turn, message.clone(), ahead);
+                begin(terms, mail).map_or_else(|first| *first, call)
+            };
+            match call(mail) {
+                // Messages never end an agent: they wait for a turn that has space for them.
+                action if may_wait && action.is_too_large() => call(None),
+                action => action,
+            }
         }
-        (Step::Compact { trigger, focus }, Some(terms)) => {
-            begin(terms).map_or_else(|first| *first, |at| at.summarise_as_asked(trigger, focus))
-        }
+        (Step::Compact { trigger, focus }, Some(terms)) => begin(terms, mail)
+            .map_or_else(|first| *first, |at| at.summarise_as_asked(trigger, focus)),
         (Step::CallModel { .. } | Step::Compact { .. }, None) => {
             let reason = "an agent without a model cannot call one";
             Action::Finish(machine.failed(FailureKind::Internal, reason))
@@ -234,10 +256,11 @@ impl<'a> Boundary<'a> {
     fn begin(
         machine: &'a Machine,
         terms: &'a Terms<'a>,
+        mail: Option<Mail>,
         ahead: Ahead,
         is_rebuilt: bool,
     ) -> Result<Self, Box<Action>> {
-        let mut at = Self::new(machine, terms, machine.mail(terms.model.context_window));
+        let mut at = Self::new(machine, terms, mail);
         if is_rebuilt {
             return Err(Action::LookedOver(events(repair::repair_with(&mut at.view))).into());
         }

@@ -3,6 +3,8 @@
 //! Runs inside a step's task, never in a handler. Agents and the compactor both use it, so that the
 //! same limits and the same rules for retries apply to all of them.
 
+use std::time::Duration;
+
 use tokio_util::sync::CancellationToken;
 
 use super::call_records::CallRecords;
@@ -137,6 +139,27 @@ impl From<JournalError> for CallError {
     }
 }
 
+/// Waits for the reservation of an attempt. One that waits for long gives its permit back: it may wait for a person for
+/// days, and others need the permit.
+async fn reserve<P>(
+    records: &CallRecords<'_>,
+    service: &ModelService,
+    request: &Request,
+    permit: &mut Option<P>,
+) -> Result<Option<u64>, Failure> {
+    let mut reserving = std::pin::pin!(records.reserve(&service.spec, request));
+    tokio::select! {
+        biased;
+        reserved = &mut reserving => return reserved,
+        () = tokio::time::sleep(PERMIT_PATIENCE), if permit.is_some() => *permit = None,
+    }
+    reserving.await
+}
+
+/// The longest time for which an attempt that waits for its reservation keeps its permit. A reservation that is granted
+/// takes milliseconds.
+const PERMIT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Makes a call, and makes it again as long as its machine says so. Each request of an agent is announced and
 /// settled by its records.
 ///
@@ -171,8 +194,14 @@ pub async fn call<'a>(
         let request = &sending.request;
         let input = match step {
             Step::Announce { number } => {
+                let mut input = Input::Recorded;
                 if let Some(records) = payer.records() {
-                    match records.reserve(&service.spec, request).await {
+                    let had_permit = permit.is_some();
+                    let reserved = reserve(records, service, request, &mut permit).await;
+                    if had_permit && permit.is_none() {
+                        input = Input::RecordedLate;
+                    }
+                    match reserved {
                         Ok(Some(output)) => sending.request.max_output_tokens = output,
                         // Nothing of it is announced.
                         Ok(None) => return Err(CallError::Cancelled),
@@ -181,7 +210,7 @@ pub async fn call<'a>(
                     let request = &sending.request;
                     records.announce(number, &service.spec, request).await?;
                 }
-                Input::Recorded
+                input
             }
             Step::LetAhead => match prefix {
                 None => Input::Woke,

@@ -32,8 +32,8 @@ pub fn choices(question: &Question) -> String {
         None => String::new(),
     };
     format!(
-        "y yes, n no (n REASON tells the agent why), a always exactly this{rule}, t every {tool} in this run, w why; \
-         enter alone asks again"
+        "y yes, n no (n REASON tells the agent why), a always exactly this{rule}, t every {tool} in this run, w why, \
+         then enter; enter alone asks again"
     )
 }
 

@@ -214,8 +214,10 @@ impl RunDir {
         {
             open(&inner)?;
         }
-        let written = [self.path.clone(), self.agents(), self.snapshots(), self.answers()];
+        let written = [self.path.clone(), self.agents(), self.snapshots()];
         written.iter().try_for_each(|folder| refuse_odd(folder, of_this_user))?;
+        // An answer that is being left has two names for a moment. What it says is proven.
+        refuse_odd(&self.answers(), only_by_this_user)?;
         refuse_odd(&self.results(), |_| Ok(()))?;
         let missing = || JournalError::cannot("open", &self.path, &io::ErrorKind::NotFound.into());
         open(&self.path)?.ok_or_else(missing)
@@ -270,16 +272,23 @@ fn refuse_odd(
     };
     for entry in entries {
         let entry = entry.map_err(|error| cannot(folder, &error))?;
-        let kind = entry.file_type().map_err(|error| cannot(&entry.path(), &error))?;
+        let kind = match entry.file_type() {
+            // It was removed since: whoever leaves an answer makes and removes a file of its own.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            kind => kind.map_err(|error| cannot(&entry.path(), &error))?,
+        };
         if !(kind.is_file() || kind.is_dir() || kind.is_socket()) {
             let what = if kind.is_symlink() { "a link" } else { "a pipe or a device" };
             let reason = format!("it is {what}, and records have none; remove it");
             let reason = io::Error::new(io::ErrorKind::InvalidInput, reason);
             return Err(cannot(&entry.path(), &reason));
         }
-        let looked_at = match kind.is_file() {
-            true => entry.metadata().map_err(|error| cannot(&entry.path(), &error))?,
-            false => continue,
+        if !kind.is_file() {
+            continue;
+        }
+        let looked_at = match entry.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            looked_at => looked_at.map_err(|error| cannot(&entry.path(), &error))?,
         };
         look(&looked_at).map_err(|reason| cannot(&entry.path(), &io::Error::other(reason)))?;
     }
@@ -290,6 +299,15 @@ fn refuse_odd(
 /// would be written, although somebody else can change it or put another in its place. What only the group of
 /// this user can write is: many systems give each user a group.
 fn of_this_user(found: &Metadata) -> Result<(), String> {
+    only_by_this_user(found)?;
+    match found.nlink() {
+        names if found.is_file() && names > 1 => Err(disk::other_names(names)),
+        _ => Ok(()),
+    }
+}
+
+/// Does the same, however many names a file has.
+fn only_by_this_user(found: &Metadata) -> Result<(), String> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let by_others = match found.mode() & 0o022 {
         0 => false,
@@ -306,10 +324,7 @@ fn of_this_user(found: &Metadata) -> Result<(), String> {
     if by_others {
         return Err("others can write it: look at what it says, then `chmod go-w` it".to_owned());
     }
-    match found.nlink() {
-        names if found.is_file() && names > 1 => Err(disk::other_names(names)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Opens a folder of a run that is about to be written. `None` if there is none.

@@ -151,6 +151,8 @@ pub enum End {
 pub enum Input {
     /// What was to be recorded is durable.
     Recorded,
+    /// An announcement is durable, and the permit for it was given back: it waited for its reservation.
+    RecordedLate,
     /// The wait is over.
     Woke,
     /// The gateway gave a permit.

@@ -7,12 +7,16 @@ use crate::id::Name;
 use crate::plan::{Standing, TaskState};
 use crate::run_state::{Reading, RunPhase, TaskStatus};
 use crate::spec::TaskSpec;
+use crate::spec::budget::Scope;
 
 impl Facts {
     /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
     /// between records.
     pub(super) fn open_time(&self) -> Duration {
         let since = match self.state.phase() {
+            RunPhase::Open if self.state.scope_pauses().get(&Scope::Run).is_some() => {
+                Duration::ZERO
+            }
             RunPhase::Open => self.now.since.saturating_sub(self.recorded_at),
             RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
         };

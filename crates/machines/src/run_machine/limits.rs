@@ -14,7 +14,6 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::plan::TaskState;
 use crate::run_state::{Doing, RunPhase};
-use crate::spec::budget::Scope;
 use crate::turn::Outcome;
 
 /// Time that an agent has to stop its step and to record its end on a slow disk, in addition to the
@@ -64,7 +63,7 @@ impl Facts {
 impl Desk<'_, Timers> {
     /// Sets a timer for the rest of every limit. Replaces the timers set before.
     pub(super) fn start_limits(&mut self) {
-        let is_paused = self.state.scope_pauses().get(&Scope::Run).is_some();
+        let is_paused = self.is_run_paused();
         if let Some(limit) = self.settings.limits.timeout.filter(|_| !is_paused) {
             match limit.saturating_sub(self.state.spent()) {
                 Duration::ZERO => self.run_limit_reached(),
@@ -115,7 +114,7 @@ impl Desk<'_, Timers> {
     /// Sets a timer for the rest of the time limit of a task's running attempt.
     pub(super) fn start_task_limit(&mut self, place: usize) {
         let Some(limit) = self.time_limit(place) else { return };
-        if self.state.is_task_paused(self.name(place)) {
+        if self.is_task_paused(place) {
             return;
         }
         let status = self.status(place).filter(|status| status.state == TaskState::Running);
@@ -130,10 +129,20 @@ impl Desk<'_, Timers> {
 
     /// Sets the timers of all limits anew: what is paused has none.
     pub(super) fn restart_limits(&mut self) {
-        if self.state.phase() == RunPhase::Open {
-            self.stop_limits();
-            self.start_limits();
+        if self.state.phase() != RunPhase::Open {
+            return;
         }
+        self.own().cancel(&Timer::RunLimit);
+        for place in 0..self.settings.plan.tasks().len() {
+            self.own().cancel(&Timer::TaskLimit(place));
+        }
+        // A check has all its time when its timer is set anew.
+        for agent in self.limited_agents() {
+            if self.is_agent_paused(&agent) {
+                self.own().cancel(&Timer::AgentLimit(agent));
+            }
+        }
+        self.start_limits();
     }
 
     /// Cancels the timers of the limits when the run pauses.

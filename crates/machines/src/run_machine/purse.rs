@@ -142,7 +142,7 @@ impl Desk<'_, Purse> {
                     let failure = Failure::new(FailureKind::Budget, NO_SUMMARY);
                     self.refuse(waiting, failure);
                 }
-                Verdict::Rest => self.rest(waiting),
+                Verdict::Rest | Verdict::Pause => self.rest(waiting),
                 verdict @ (Verdict::Wait | Verdict::Exceed(_)) => {
                     if let Verdict::Exceed(event) = verdict {
                         self.record_end(*event);
@@ -340,7 +340,7 @@ impl Desk<'_, Purse> {
         }
     }
 
-    /// Lets the agent of a call rest without a slot until a person raises the limit.
+    /// Lets the agent of a call rest without a slot until a person raises the limit, or ends a pause.
     fn rest(&mut self, waiting: Waiting) {
         self.post(Decision::Release(waiting.agent.clone()));
         self.own().resting.push(waiting);

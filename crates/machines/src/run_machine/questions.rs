@@ -331,10 +331,11 @@ impl Desk<'_, Questions> {
     }
 
     /// Pauses the run if nothing is left to do but what waits for people. A run that stays open for
-    /// their answers does not.
+    /// their answers does not, nor does one of which something is paused.
     pub(super) fn pause_for_people(&mut self) {
         let any_waits = !self.state.questions().is_empty() || self.any_rests_for_money();
-        let waits = !self.settings.attended && any_waits;
+        // Whoever paused something is there, and lets it go on.
+        let waits = !self.settings.attended && any_waits && !self.any_scope_paused();
         if !waits || !self.nothing_is_under_way() || !self.scarce.is_idle() {
             return;
         }

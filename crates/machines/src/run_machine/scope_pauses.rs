@@ -13,7 +13,7 @@ use super::desk::Desk;
 use super::{Action, Facts};
 use crate::event::{Draft, Event, ScopePaused, ScopeUnpaused};
 use crate::id::AgentId;
-use crate::run_state::scope_pauses::is_task_in;
+use crate::run_state::scope_pauses::{ScopePause, is_task_in};
 use crate::spec::budget::Scope;
 use crate::turn::question::{AnswerOutcome, PersonsAnswer};
 
@@ -87,17 +87,29 @@ struct Changing {
 }
 
 impl Facts {
-    /// Returns true if a person paused an agent, or a part of the run to which it belongs.
+    /// Returns true if a person paused an agent, or a part of the run to which it belongs. What still works when the
+    /// run was stopped cleans up: it does not rest.
     pub(super) fn is_agent_paused(&self, agent: &AgentId) -> bool {
+        if self.stopping.is_stopped() {
+            return false;
+        }
         self.state.pause_of_agent(agent).is_some()
             || self.pauses_to_be().any(|scope| self.state.is_agent_in(scope, agent))
     }
 
-    /// Returns true if a person paused a task, or a part of the run to which it belongs.
+    /// Returns true if a person paused a task, its main agent, or a part of the run to which it belongs.
     pub(super) fn is_task_paused(&self, place: usize) -> bool {
+        if self.stopping.is_stopped() {
+            return false;
+        }
         let name = self.name(place);
         self.state.pause_of_task(name).is_some()
             || self.pauses_to_be().any(|scope| is_task_in(scope, name))
+    }
+
+    /// Returns true if a person paused the run as a whole.
+    pub(super) fn is_run_paused(&self) -> bool {
+        !self.stopping.is_stopped() && self.state.scope_pauses().get(&Scope::Run).is_some()
     }
 
     /// Returns the scopes whose pause is on its way to the journal: nothing begins in them any more.
@@ -107,7 +119,8 @@ impl Facts {
 
     /// Returns true if something is paused, or is about to be: whoever paused it lets it go on.
     pub(super) fn any_scope_paused(&self) -> bool {
-        !self.state.scope_pauses().is_empty() || !self.scope_pauses.changing.is_empty()
+        let is_open = |(scope, _): (&Scope, &ScopePause)| self.state.is_scope_open(scope);
+        !self.scope_pauses.changing.is_empty() || self.state.scope_pauses().iter().any(is_open)
     }
 }
 
@@ -115,11 +128,13 @@ impl Desk<'_, ScopePauses> {
     /// Pauses a scope or lets it go on, as a person wants. `request` is the one who wants to know what became of it.
     pub(super) fn set(&mut self, request: Option<u64>, change: PauseChange, by: String) {
         let PauseChange { scope, paused, reason } = change;
-        let is_known = match &scope {
-            Scope::Run => true,
-            Scope::Task(name) => self.settings.plan.place(name).is_some(),
-            Scope::Agent(id) => self.state.agents().contains_key(id),
-        };
+        // What is paused and is there no longer can be let go on.
+        let is_known = self.state.scope_pauses().get(&scope).is_some()
+            || match &scope {
+                Scope::Run => true,
+                Scope::Task(name) => self.settings.plan.place(name).is_some(),
+                Scope::Agent(id) => self.state.agents().contains_key(id),
+            };
         let refusal = match (is_known, self.pauses.is_finishing()) {
             (false, _) => Some(AnswerOutcome::Unknown),
             (true, true) => Some(AnswerOutcome::Closing),

@@ -15,6 +15,7 @@ use crate::context::{ClearedResult, CompactionFailed, CompactionFinished, Contex
 use crate::id::{AgentId, CallKey, RunId};
 use crate::message::{Block, Message, ResultContent, Role, StopReason, ToolCall, ToolResult};
 use crate::message::{Usage, UsageSource};
+use crate::messages::{MessageId, MessageSent, Sender};
 use crate::spec::capability::Declared;
 use crate::spec::{Price, fallback_cooldown};
 use crate::turn::{
@@ -453,6 +454,55 @@ fn finished(turn: u32, pending: PendingCall, text: String) -> ToolFinished {
             Json::encode(&Block::ToolResult(result)),
         )
     }
+}
+
+/// Returns a player whose agent has a prompt of so many words, which no layer shortens.
+fn with_prompt(preset: &'static str, words: usize) -> Play {
+    let script = Script {
+        preset,
+        ahead: None,
+        window: 9_000,
+        thinking: Thinking::Free,
+        wanted: strategy::Wanted::ALL[0],
+        turns: Vec::new(),
+        fates: vec![Fate::Failed],
+    };
+    let mut play = Play::new(&script);
+    let prompt = "word ".repeat(words);
+    let program = Program::Model { agent: name("reader"), prompt: prompt.as_str().into() };
+    play.machine = Machine::new(AgentSpawned::main(program), 1_000);
+    play.machine.begin_with(&name("m"), 500);
+    play
+}
+
+#[test]
+fn messages_wait_where_the_request_does_not_fit_with_them() {
+    let mut waited = 0;
+    for preset in Preset::NAMES {
+        for words in (1_000..60_000).step_by(500) {
+            let fits = |play: &mut Play| match play.until_request() {
+                Ok(sending) if sending.outgoing.check(&[]).is_ok() => Some(sending.delivers.len()),
+                Ok(_) | Err(_) => None,
+            };
+            let without = fits(&mut with_prompt(preset, words));
+            let mut play = with_prompt(preset, words);
+            let (to, from) = (AgentId::from_text("a"), Sender::Person { by: "me".to_owned() });
+            play.record(MessageSent {
+                id: MessageId(1),
+                to,
+                from,
+                text: "read this ".repeat(600),
+                request: String::new(),
+                reply_to: None,
+                now: false,
+            });
+            let with = fits(&mut play);
+            assert_eq!(with.is_some(), without.is_some(), "{preset}, {words} words");
+            waited += usize::from(with == Some(0));
+        }
+    }
+    // `off` has no guard: its requests are sent whatever their size.
+    assert!(waited + 1 >= Preset::NAMES.len(), "they never waited");
 }
 
 fn places(view: &View) -> Vec<(u64, u64, u64, String)> {

@@ -46,6 +46,8 @@ const LOOK_AHEAD: usize = 64;
 pub struct Mail {
     /// The messages, in their order.
     pub ids: Vec<MessageId>,
+    /// True if the agent has given its answer, and takes a turn for them alone.
+    pub follows_answer: bool,
     /// What agents and the run write, in one block; empty if they write nothing.
     of_agents: String,
     /// What people write, in one block; empty if they write nothing.
@@ -176,7 +178,7 @@ impl Mailbox {
             first.insert_str(0, &format!("{AFTER_ANSWER}\n\n"));
         }
         let [of_agents, of_people] = texts;
-        Some(Mail { ids, of_agents, of_people })
+        Some(Mail { ids, follows_answer: after_answer, of_agents, of_people })
     }
 }
 

@@ -40,9 +40,10 @@ impl Why<'_> {
         holding.into_iter().map(of).collect()
     }
 
-    /// Returns true if an agent waits for a budget.
+    /// Returns true if an agent waits for a budget, or for the end of a pause.
     pub(super) fn rests(&self, id: &AgentId, agent: &AgentStatus) -> bool {
-        self.holding(id, agent).next().is_some()
+        let is_paused = || self.is_about_to_call(agent) && self.state.pause_of_agent(id).is_some();
+        self.holding(id, agent).next().is_some() || is_paused()
     }
 
     fn holding(&self, id: &AgentId, agent: &AgentStatus) -> impl Iterator<Item = &Exceeded> {

@@ -31,7 +31,10 @@ impl Why<'_> {
             TaskState::Waiting if task.question.is_some() => {
                 match self.state.question_of_task(name) {
                     Some(question) => of_task(person(question)),
-                    None => of_task(Relation::BeingDecided),
+                    None => match self.state.pause_of_task(name) {
+                        Some(pause) => vec![paused(Subject::Task(name.clone()), task.since, pause)],
+                        None => of_task(Relation::BeingDecided),
+                    },
                 }
             }
             TaskState::Waiting => match (task.retry_ms, &task.failure) {
@@ -141,7 +144,10 @@ impl Why<'_> {
             found.extend(open.into_iter().map(of));
         }
         if found.is_empty() {
-            found.push(of_task(Relation::WaitsForJudgement));
+            found.push(match self.state.pause_of_task(name) {
+                Some(pause) => paused(Subject::Task(name.clone()), task.since, pause),
+                None => of_task(Relation::WaitsForJudgement),
+            });
         }
         found
     }

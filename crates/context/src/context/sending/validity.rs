@@ -56,6 +56,14 @@ pub struct Fit {
     pub window: WindowSize,
 }
 
+impl Fit {
+    /// Returns true if the window may hold the request.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.needed <= self.window.tokens
+    }
+}
+
 impl Default for Rules<'_> {
     fn default() -> Self {
         Self { tools: &[], last: Last::User, thinking: Thinking::Free, fit: None }
@@ -263,7 +271,7 @@ impl<'a> Pass<'a> {
             return Err(Invalid::Bytes(self.bytes));
         }
         match rules.fit {
-            Some(fit) if fit.needed > fit.window.tokens => Err(Invalid::Window(fit)),
+            Some(fit) if !fit.holds() => Err(Invalid::Window(fit)),
             Some(_) | None => Ok(()),
         }
     }

@@ -253,6 +253,11 @@ impl Desk<'_, Attempts> {
             // A resumed run decides it again.
             return false;
         }
+        if self.is_task_paused(place) {
+            // It needs no slot meanwhile, and is decided again when it goes on.
+            self.post(Decision::Release(main.clone()));
+            return false;
+        }
         match self.sentence_of_task(place) {
             None => {}
             Some(Outcome::Failed { failure, .. }) => {

@@ -23,8 +23,10 @@ pub(super) enum Verdict {
     Grant(u64),
     /// It waits until others have ended.
     Wait,
-    /// It waits for a person.
+    /// It waits for a person to raise a limit.
     Rest,
+    /// It waits for the end of a pause.
+    Pause,
     /// Its agent ends.
     End(Failure),
     /// The budget of a scope is used up, and this is to be recorded.
@@ -144,9 +146,8 @@ impl Facts {
         let Waiting { agent, wish, .. } = waiting;
         let scopes = self.scopes_of(agent);
         let is_last = wish.purpose == Purpose::HandOver;
-        // A summary belongs to a turn that has begun.
-        if !wish.purpose.is_summary() && self.is_agent_paused(agent) {
-            return Verdict::Rest;
+        if self.is_agent_paused(agent) {
+            return Verdict::Pause;
         }
         let mut binding = Vec::new();
         for scope in &scopes {

@@ -7,9 +7,11 @@ use super::{PauseChange, REASON_CHARS};
 use crate::event::Event;
 use crate::id::AgentId;
 use crate::plan::TaskState;
+use crate::policy::RetryPolicy;
 use crate::run_machine::testing::{Ledger, Step, World, name, task};
-use crate::run_machine::{Errand, Finish};
+use crate::run_machine::{CancelTarget, Errand, Finish};
 use crate::run_state::RunState;
+use crate::spec::acceptance::{Acceptance, Check, CheckWork};
 use crate::spec::budget::{Budget, Caps, OnExceed, Scope};
 use crate::spec::{Limits, Price, TaskSpec};
 use crate::turn::question::{AnswerOutcome, PersonsAnswer};
@@ -82,6 +84,10 @@ fn check(world: &World, seed: u64) {
                 let count = since.entry(agent.clone()).or_default();
                 *count += 1;
                 assert!(*count <= 1, "seed {seed}: {agent} calls\n{}", world.story());
+            }
+            (Some(agent), Some(task), Event::AgentSpawned(spawned)) if spawned.check.is_some() => {
+                let pause = state.pause_of_task(task);
+                assert_eq!(pause, None, "seed {seed}: {agent} begins\n{}", world.story());
             }
             (None, Some(task), Event::TaskStarted(_)) => {
                 let pause = state.pause_of_task(task);
@@ -227,6 +233,95 @@ fn whatever_people_pause_nothing_begins_there_and_the_run_comes_to_its_end() {
         let states = world.states();
         assert!(states.iter().all(|(_, state)| *state == TaskState::Completed), "seed {seed}");
     }
+}
+
+#[test]
+fn a_run_of_which_something_is_paused_does_not_pause_for_people() {
+    let script = |_: &World, agent: &AgentId| match agent.as_str() {
+        "one" => vec![Step::Ask, Step::Answer],
+        _ => vec![Step::Call, Step::Call, Step::Answer],
+    };
+    let mut world =
+        World::new(vec![task("one", &[]), task("two", &[])], Limits::default(), script, 4);
+    world.ledger =
+        Some(Ledger { price: PRICE, input: 500, output: 500, takes: (50, 100), faults: (0, 0, 0) });
+    world.kill_process();
+    world.give(change(of_task("two"), true));
+    until_it_rests(&mut world);
+    assert_eq!((world.open_questions().len(), world.finish.clone()), (1, None));
+    world.give(change(of_task("two"), false));
+    let finish = world.play_without_people();
+    assert!(matches!(finish, Finish::Paused(_)), "{finish:?}");
+    let states: BTreeMap<_, _> = world.states().into_iter().collect();
+    assert_eq!(states["two"], TaskState::Completed);
+}
+
+#[test]
+fn a_cancelled_run_cleans_up_although_it_was_paused() {
+    let clean = TaskSpec { always: true, ..task("clean", &["one"]) };
+    let script = |_: &World, agent: &AgentId| match agent.as_str() {
+        "clean" => vec![Step::Call, Step::Answer],
+        _ => [Step::Call; 9].to_vec(),
+    };
+    let mut world = World::new(vec![task("one", &[]), clean], Limits::default(), script, 6);
+    world.ledger =
+        Some(Ledger { price: PRICE, input: 500, output: 500, takes: (50, 100), faults: (0, 0, 0) });
+    world.kill_process();
+    while calls(&world).get("one").is_none() {
+        assert!(world.step());
+    }
+    world.give(change(Scope::Run, true));
+    until_it_rests(&mut world);
+    world.cancel(&CancelTarget::Run);
+    assert!(matches!(world.play(), Finish::Completed(_)));
+    let states: BTreeMap<_, _> = world.states().into_iter().collect();
+    assert_eq!(states["clean"], TaskState::Completed, "{}", world.story());
+    assert!(world.state.scope_pauses().is_empty(), "a run that has ended has no pauses");
+}
+
+#[test]
+fn other_pauses_do_not_lengthen_the_time_of_a_check() {
+    let work = CheckWork::Agent { agent: name("judge"), prompt: "right?".to_owned() };
+    let limit = Duration::from_secs(600);
+    let checks = vec![Check { work, timeout: Some(limit) }];
+    let judged =
+        TaskSpec { acceptance: Acceptance { checks, ..Acceptance::default() }, ..task("one", &[]) };
+    let script = |world: &World, agent: &AgentId| match world.state.agents()[agent].check {
+        Some(_) => vec![Step::Hang],
+        None => vec![Step::Answer],
+    };
+    let mut world = World::new(vec![judged, task("two", &["one"])], Limits::default(), script, 8);
+    while !world.state.agents().values().any(|agent| agent.check.is_some()) {
+        assert!(world.step());
+    }
+    world.settle();
+    let began = world.now;
+    for minute in 1..9 {
+        world.wait_until(began + minute * Duration::from_secs(60));
+        world.give(change(of_task("two"), minute % 2 == 1));
+        world.settle();
+    }
+    world.wait_until(began + limit + Duration::from_secs(60));
+    world.settle();
+    let check = world.state.agents().values().find(|agent| agent.check.is_some());
+    assert!(check.expect("a check").outcome.is_some(), "it took its time again and again");
+}
+
+#[test]
+fn the_next_attempt_of_an_agent_that_is_paused_waits() {
+    let retry = RetryPolicy { max_attempts: 3, ..RetryPolicy::default() };
+    let tasks = vec![TaskSpec { retry, ..task("one", &[]) }];
+    let script = |_: &World, _: &AgentId| vec![Step::Fail];
+    let mut world = World::new(tasks, Limits::default(), script, 9);
+    while world.states()[0].1 != TaskState::Waiting {
+        assert!(world.step(), "{}", world.story());
+    }
+    world.give(change(of_agent("one"), true));
+    until_it_rests(&mut world);
+    assert_eq!((world.states()[0].1, world.state.agents().len()), (TaskState::Waiting, 1));
+    world.give(change(of_agent("one"), false));
+    world.play();
+    assert!(world.state.agents().len() > 1);
 }
 
 #[test]
