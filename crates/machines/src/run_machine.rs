@@ -460,7 +460,7 @@ impl RunMachine {
             (None, Event::BudgetWarned(warned)) => self.purse().warned(warned),
             (None, Event::BudgetChanged(_)) => self.purse().changed(),
             (None, Event::ScopePaused(_) | Event::ScopeUnpaused(_)) => {
-                self.scope_pauses().changed()
+                self.scope_pauses().changed();
             }
             (_, Event::ApprovalAsked(asked)) => self.questions().is_asked(asked),
             (_, Event::ApprovalAnswered(answer)) => self.questions().is_answered(record, answer),

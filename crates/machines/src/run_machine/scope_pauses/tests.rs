@@ -107,7 +107,7 @@ fn check(world: &World, seed: u64) {
 #[test]
 fn an_agent_rests_before_its_next_call_with_all_below_it_and_others_go_on() {
     let mut world = world(1);
-    while calls(&world).get("one/helper-1").is_none() {
+    while !calls(&world).contains_key("one/helper-1") {
         assert!(world.step());
     }
     world.give(change(of_agent("one"), true));
@@ -267,7 +267,7 @@ fn a_cancelled_run_cleans_up_although_it_was_paused() {
     world.ledger =
         Some(Ledger { price: PRICE, input: 500, output: 500, takes: (50, 100), faults: (0, 0, 0) });
     world.kill_process();
-    while calls(&world).get("one").is_none() {
+    while !calls(&world).contains_key("one") {
         assert!(world.step());
     }
     world.give(change(Scope::Run, true));
