@@ -99,9 +99,9 @@ own_tools! {
     ProposeTasks = "propose_tasks": Keyed, Needed, Person;
     /// Sends a message to another agent. The key `messages` of the agent's definition is the permission. The run
     /// knows a message by the key of the call, so a repeated call sends it once.
-    SendMessage = "send_message": Keyed, NotNeeded, Nobody;
+    SendMessage = "send_message": Keyed, ByKey, Nobody;
     /// Lists the agents to which messages can be sent.
-    ListAgents = "list_agents": Pure, NotNeeded, Nobody;
+    ListAgents = "list_agents": Pure, ByKey, Nobody;
 }
 
 /// What permission rules have to say of an own tool.
@@ -109,10 +109,23 @@ own_tools! {
 pub enum Permission {
     /// Its calls are not judged.
     NotNeeded,
+    /// Its calls are not judged: another key of the configuration permits them, so the default rules do not name it.
+    ByKey,
     /// A configuration without rules allows it.
     Given,
     /// A rule must allow it, or a person.
     Needed,
+}
+
+impl Permission {
+    /// Returns true if rules decide about the calls.
+    #[must_use]
+    pub const fn is_judged(self) -> bool {
+        match self {
+            Self::NotNeeded | Self::ByKey => false,
+            Self::Given | Self::Needed => true,
+        }
+    }
 }
 
 /// For whom the call of an own tool waits.
@@ -132,7 +145,7 @@ impl OwnTool {
     pub fn is_given(self) -> bool {
         match self.permission() {
             Permission::NotNeeded | Permission::Given => true,
-            Permission::Needed => false,
+            Permission::ByKey | Permission::Needed => false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::waits::Wait;
 use super::work::{self, Helper};
 use crate::message::Json;
 use crate::output::Output;
-use crate::own_tool::{OwnTool, Permission, WaitsFor};
+use crate::own_tool::{OwnTool, WaitsFor};
 use crate::permission::{NonInteractive, PermissionDecision, Rule, Subject};
 use crate::person::{AskedCall, Question};
 use crate::run_state::questions::Answered;
@@ -46,7 +46,7 @@ struct Judged<'a> {
 /// Returns true if the rules allow a call without asking a person.
 pub(super) fn is_allowed(context: &StepContext, name: &str, input: &Json) -> bool {
     let own = OwnTool::named(name);
-    if own.is_some_and(|own| own.permission() == Permission::NotNeeded) {
+    if own.is_some_and(|own| !own.permission().is_judged()) {
         return true;
     }
     let Some(spec) = &context.spec else { return true };

@@ -25,7 +25,7 @@ use super::{hooks, messages, outside, permission, proposing, questions, recall, 
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
-use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, Permission, WaitsFor};
+use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, WaitsFor};
 use crate::run_machine::{ChildResult, Delegation, Refused};
 use crate::spec::budget::Caps;
 use crate::tool::basis::Basis;
@@ -285,7 +285,7 @@ async fn dispatch(
     let own = call.callee.own();
     let waited = context.answers.waits.before(&call.key);
     let decision = match waited.map(|wait| wait.asked) {
-        _ if own.map(OwnTool::permission) == Some(Permission::NotNeeded) => {
+        _ if own.is_some_and(|own| !own.permission().is_judged()) => {
             Decision::Allowed(Basis::default())
         }
         // Its agent rested meanwhile: what was decided is not decided anew.

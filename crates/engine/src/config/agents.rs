@@ -11,7 +11,7 @@ use super::raw::{Agent, Settings};
 use super::shape::{Entry, Field, Item};
 use super::{Setting, answers, budgets, foreign, loops, names, sandbox};
 use crate::id::Name;
-use crate::own_tool::{OwnTool, Permission, WaitsFor};
+use crate::own_tool::{OwnTool, WaitsFor};
 use crate::permission::{Bound, Permissions, Rule};
 use crate::policy::RestartPolicy;
 use crate::spec::{AgentSpec, ModelSpec};
@@ -378,7 +378,7 @@ fn warn_of_denied_tools(
         let is_free = OwnTool::named(tool).is_some_and(|own| {
             // A tool that asks by itself needs no permission, unless a rule denies it.
             let asks = own.waits_for() == WaitsFor::Person && !permissions.always_denies(tool);
-            asks || own.permission() == Permission::NotNeeded
+            asks || !own.permission().is_judged()
         });
         if !is_known || is_free || permissions.can_allow(tool) {
             continue;
