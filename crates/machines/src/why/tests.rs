@@ -489,3 +489,14 @@ fn a_chain_of_two_hundred_has_every_link() {
     let root = chain.root().expect("a root");
     assert_eq!((chain.steps.len(), root.relation.as_str()), (201, "waits_for_slot"));
 }
+
+#[test]
+#[ignore = "measures time: cargo test --release -p callsheet-machines -- --ignored fifty"]
+fn ten_thousand_tasks_take_less_than_fifty_milliseconds() {
+    let story = many_tasks();
+    let begun = std::time::Instant::now();
+    let chain = Why::of(&story.state, true, 0).chain(&subject("t9999"));
+    let took = begun.elapsed();
+    assert_eq!(chain.steps.len(), 201);
+    assert!(took.as_millis() < 50, "{took:?}");
+}
