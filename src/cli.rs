@@ -46,6 +46,7 @@ mod rows;
 mod run;
 mod say;
 mod schema;
+mod scope;
 mod screen;
 mod service;
 mod short_id;

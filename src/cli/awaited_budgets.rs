@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::locate::{Project, word};
+use super::locate::Project;
+use super::scope;
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run_machine::purse;
 use crate::run_state::RunState;
 use crate::run_state::budgets::Exceeded;
 use crate::show::question::safe;
-use crate::spec::budget::{Measure, OnExceed, Scope};
+use crate::spec::budget::{Measure, OnExceed};
 
 /// Returns the budgets that agents of a run wait for, unless new limits were left for the next process.
 pub(super) fn waited_for<'a>(
@@ -29,11 +30,7 @@ pub(super) fn waited_for<'a>(
 /// Returns a budget that is waited for as `pending --json` prints it.
 pub(super) fn row(run: &RecordedRun, exceeded: &Exceeded) -> Value {
     let scope = &exceeded.event.scope;
-    let (task, agent) = match scope {
-        Scope::Run => (None, None),
-        Scope::Task(task) => (Some(task), None),
-        Scope::Agent(agent) => (None, Some(agent)),
-    };
+    let (task, agent) = scope::task_and_agent(scope);
     json!({
         "id": purse::id_of(scope),
         "run": run.name(),
@@ -69,7 +66,6 @@ pub(super) fn waiting_text(project: &Project, run: &RecordedRun, exceeded: &Exce
 
 /// Returns the command that raises a budget.
 pub(super) fn command(project: &Project, run: &RecordedRun, exceeded: &Exceeded) -> String {
-    let scope = exceeded.event.scope.to_string();
-    let address = word(&format!("{}{}", project.short(run), scope.trim_end_matches('/')));
+    let address = scope::address(project, run, &exceeded.event.scope);
     format!("callsheet budget{} {address} {}", project.flags(), flag(exceeded.event.measure))
 }

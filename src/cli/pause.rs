@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::locate::{Project, Selector, word};
-use super::{args, complain, refusal, runtime};
-use crate::client::{Client, ClientError, Given};
+use super::locate::Project;
+use super::scope::{self, Change};
+use super::{args, complain};
 use crate::exit::Exit;
-use crate::id::{AgentId, Name};
 use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::run::{answers, control};
@@ -17,13 +16,16 @@ use crate::show::question::safe;
 use crate::spec::budget::Scope;
 use crate::trust::Store;
 
+/// What takes a part of a run here, for a refusal.
+const WHAT: &str = "what is paused is";
+
 pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
     let reason = verb.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     if reason.is_some_and(|reason| reason.chars().nth(REASON_CHARS).is_some()) {
         complain(&format!("error: the reason has more than {REASON_CHARS} characters"));
         return Exit::Usage;
     }
-    let (run, scope, state) = match found(project, &verb.what) {
+    let (run, scope, state) = match scope::found(project, &verb.what, WHAT) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -41,7 +43,7 @@ pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
 }
 
 pub(super) fn unpause(project: &Project, verb: &args::Unpause) -> Exit {
-    let (run, scope, state) = match found(project, &verb.what) {
+    let (run, scope, state) = match scope::found(project, &verb.what, WHAT) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -84,22 +86,6 @@ fn still_paused(project: &Project, run: &RecordedRun, state: &RunState, scope: &
     Exit::Done
 }
 
-/// Finds the run and the part of it that a word of the command line names.
-fn found(project: &Project, what: &str) -> Result<(RecordedRun, Scope, RunState), Exit> {
-    let (run, part) = project.part(Some(what))?;
-    let scope = match part {
-        Selector::Run => Some(Scope::Run),
-        Selector::Task(task) => Name::of_record(&task).ok().map(Scope::Task),
-        Selector::Agent(agent) => Some(Scope::Agent(AgentId::from_text(&agent))),
-    };
-    let Some(scope) = scope else {
-        complain("error: what is paused is a run, RUN/TASK or RUN/@AGENT");
-        return Err(Exit::Usage);
-    };
-    let state = project.state(&run)?;
-    Ok((run, scope, state))
-}
-
 /// Refuses what has ended, or does not exist.
 fn is_open(state: &RunState, scope: &Scope) -> Result<(), String> {
     is_there(state, scope)?;
@@ -129,48 +115,30 @@ fn left(run: &RecordedRun, scope: &Scope) -> Option<PauseChange> {
     PauseChange::read(&left.answer)
 }
 
-/// Gives the change to the process that drives the run, or leaves it for the next one.
+/// Gives the change to the process that drives the run, or leaves it for the next one, and says so.
 fn change(project: &Project, run: &RecordedRun, change: &PauseChange) -> Exit {
     let answer = change.answer(control::this_process());
-    let scope = safe(&change.scope.words()).to_string();
-    let given = match runtime() {
-        Ok(runtime) => runtime.block_on(Client::of(run.clone()).answer(answer)),
+    let changed = match scope::change(project, run, &change.scope, answer) {
+        Ok(changed) => changed,
         Err(exit) => return exit,
     };
-    let becomes = match change.paused {
-        true => "paused: what is under way ends, and nothing new begins",
-        false => "unpaused: it goes on",
-    };
-    match given {
-        Ok(Given::Counted) => {
-            complain(&format!("{scope} is {becomes}"));
-            if change.paused {
-                complain(&format!("  {}", command(project, run, &change.scope)));
-            }
-            Exit::Done
+    let words = change.scope.words();
+    let scope = safe(&words);
+    match (changed, change.paused) {
+        (Change::Counted, true) => {
+            complain(&format!("{scope} is paused: what is under way ends, and nothing new begins"));
+            complain(&format!("  {}", command(project, run, &change.scope)));
         }
-        Ok(Given::Left) => {
-            let becomes = if change.paused { "paused" } else { "unpaused" };
+        (Change::Counted, false) => complain(&format!("{scope} is unpaused: it goes on")),
+        (Change::Left, is_paused) => {
+            let becomes = if is_paused { "paused" } else { "unpaused" };
             complain(&format!(
                 "{scope} is {becomes} from the next resume on: no process drives the run"
             ));
             complain(&format!("  {}", project.resume_command(&project.short(run))));
-            Exit::Done
-        }
-        Ok(Given::Closed | Given::Queued(_) | Given::NotSent(_)) => {
-            complain(&format!("error: the run has ended, or it has no {scope}"));
-            Exit::Failed
-        }
-        Ok(Given::Late { .. } | Given::Over { .. }) => {
-            complain("error: the process that drives the run is ending: try again");
-            Exit::Failed
-        }
-        Err(ClientError::Journal(error)) => refusal::refused(&project.flags(), Some(run), &error),
-        Err(error) => {
-            complain(&format!("error: {error}"));
-            Exit::Failed
         }
     }
+    Exit::Done
 }
 
 /// Returns the pauses of what has not ended.
@@ -180,11 +148,7 @@ pub(super) fn all(state: &RunState) -> impl Iterator<Item = (&Scope, &ScopePause
 
 /// Returns a pause as `pending --json` prints it.
 pub(super) fn row(run: &RecordedRun, scope: &Scope, pause: &ScopePause) -> Value {
-    let (task, agent) = match scope {
-        Scope::Run => (None, None),
-        Scope::Task(task) => (Some(task), None),
-        Scope::Agent(agent) => (None, Some(agent)),
-    };
+    let (task, agent) = scope::task_and_agent(scope);
     json!({
         "id": PauseChange::id_of(scope),
         "run": run.name(),
@@ -222,8 +186,5 @@ fn words(pause: &ScopePause) -> String {
 
 /// Returns the command that lets a scope go on.
 fn command(project: &Project, run: &RecordedRun, scope: &Scope) -> String {
-    let scope = scope.to_string();
-    let part = scope.trim_end_matches('/');
-    let address = word(&format!("{}{part}", project.short(run)));
-    format!("callsheet unpause{} {address}", project.flags())
+    format!("callsheet unpause{} {}", project.flags(), scope::address(project, run, scope))
 }

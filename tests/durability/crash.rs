@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -526,23 +527,59 @@ fn a_run_that_dies_amid_a_snapshot_comes_to_the_same_end() {
     victim.finish(&undisturbed, "amid snapshots");
 }
 
+/// Runs that die at one point each, at every one, each time that it is passed: several at the same time.
+struct Sweep {
+    points: Vec<&'static [Point]>,
+    /// The point that is next, and the how many-th time.
+    next: Mutex<(usize, usize)>,
+}
+
+impl Sweep {
+    fn next(&self) -> Option<(usize, usize)> {
+        let mut next = self.next.lock().expect("no thread failed");
+        let (point, number) = *next;
+        next.1 += 1;
+        (point < self.points.len()).then_some((point, number))
+    }
+
+    /// A run came to its end before it passed the point so often: the next point's turn.
+    fn is_done_with(&self, point: usize) {
+        let mut next = self.next.lock().expect("no thread failed");
+        if next.0 == point {
+            *next = (point + 1, 1);
+        }
+    }
+
+    /// Takes what is next until nothing is left. Returns the number of deaths.
+    fn work(&self, undisturbed: &Outcome) -> usize {
+        let mut deaths = 0;
+        while let Some((point, number)) = self.next() {
+            let points = self.points[point];
+            let victim = Victim::new(&WORK);
+            let has_died = victim.crash(points[0], number);
+            for later in &points[1..] {
+                victim.crash(*later, 1);
+            }
+            victim.finish(undisturbed, &format!("{}:{number}", points[0].name()));
+            deaths += usize::from(has_died);
+            if !has_died {
+                self.is_done_with(point);
+            }
+        }
+        deaths
+    }
+}
+
 #[test]
 #[ignore = "takes ten minutes: every point, each time that it is passed"]
 fn a_run_that_dies_anywhere_comes_to_the_same_end() {
     let undisturbed = undisturbed(&WORK);
-    for points in DEADLY.into_iter().chain(OF_SNAPSHOTS.each_ref().map(|points| &points[..])) {
-        for number in 1.. {
-            let victim = Victim::new(&WORK);
-            let has_died = victim.crash(points[0], number);
-            for point in &points[1..] {
-                victim.crash(*point, 1);
-            }
-            victim.finish(&undisturbed, &format!("{}:{number}", points[0].name()));
-            if !has_died {
-                break;
-            }
-        }
-    }
+    let points = DEADLY.into_iter().chain(OF_SNAPSHOTS.each_ref().map(|points| &points[..]));
+    let sweep = Sweep { points: points.collect(), next: Mutex::new((0, 1)) };
+    let deaths: usize = std::thread::scope(|scope| {
+        let threads = [(); AT_ONCE].map(|()| scope.spawn(|| sweep.work(&undisturbed)));
+        threads.into_iter().map(|thread| thread.join().expect("it holds")).sum()
+    });
     for point in OF_WRAPPERS {
         for number in 1..=WORK.commands {
             let victim = Victim::new(&WORK);
@@ -550,6 +587,7 @@ fn a_run_that_dies_anywhere_comes_to_the_same_end() {
             victim.finish(&undisturbed, &format!("{}:{number}", point.name()));
         }
     }
+    println!("found: {deaths} deaths at {} points", sweep.points.len());
 }
 
 /// Kills runs at random moments, so often in all. Returns the number of runs that a kill met while a

@@ -416,7 +416,7 @@ fn simulate(seeds: Range<u64>) -> (u32, BTreeSet<&'static str>) {
             });
             let Ok(played) = held else {
                 panic!(
-                    "`CALLSHEET_SEED={seed} cargo test --lib simulation::tests::a_seed` repeats it"
+                    "`CALLSHEET_SEED={seed} cargo test -p callsheet-engine --lib simulation::tests::a_seed` repeats it"
                 )
             };
             let mut sum = sum.lock();

@@ -13,6 +13,7 @@ use super::request::Reply;
 use super::{Action, Facts};
 use crate::event::{Draft, Event};
 use crate::id::AgentId;
+use crate::turn::question::AnswerOutcome;
 
 /// The data of a desk.
 pub(super) trait Data {
@@ -80,6 +81,14 @@ impl<'a, D: Data> Desk<'a, D> {
     pub(super) fn record_start(&mut self, place: usize, drafts: Vec<Draft>) {
         self.facts.proposed.insert(place);
         self.record(drafts);
+    }
+
+    /// Says what became of what a person gave, to the one who gave it. What an earlier process took up has nobody who
+    /// waits.
+    pub(super) fn tell_giver(&mut self, request: Option<u64>, outcome: AnswerOutcome) {
+        if let Some(request) = request {
+            self.act(Action::TellAnswerer { request, outcome });
+        }
     }
 
     /// Replies to a request.

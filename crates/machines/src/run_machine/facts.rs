@@ -8,6 +8,7 @@ use crate::plan::{Standing, TaskState};
 use crate::run_state::{Reading, RunPhase, TaskStatus};
 use crate::spec::TaskSpec;
 use crate::spec::budget::Scope;
+use crate::turn::question::AnswerOutcome;
 
 impl Facts {
     /// Returns the run's open time at this moment. Unlike the state's reading, it also advances
@@ -21,6 +22,24 @@ impl Facts {
             RunPhase::Paused | RunPhase::Completed(_) => Duration::ZERO,
         };
         self.state.reading().since(Reading::default()) + since
+    }
+
+    /// Returns true if the run has such a part.
+    pub(super) fn is_scope_known(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Run => true,
+            Scope::Task(name) => self.settings.plan.place(name).is_some(),
+            Scope::Agent(id) => self.state.agents().contains_key(id),
+        }
+    }
+
+    /// Returns why the run does not take up what a person changes of a part of it; `None` if it does.
+    pub(super) fn refusal_of_change(&self, is_known: bool) -> Option<AnswerOutcome> {
+        match (is_known, self.pauses.is_finishing()) {
+            (false, _) => Some(AnswerOutcome::Unknown),
+            (true, true) => Some(AnswerOutcome::Closing),
+            (true, false) => None,
+        }
     }
 
     pub(super) fn name(&self, place: usize) -> &Name {

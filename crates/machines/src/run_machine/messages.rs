@@ -289,15 +289,15 @@ impl Desk<'_, Messages> {
     /// Handles the message of a person. `request` is the one who wants to know what became of it.
     pub(super) fn said(&mut self, request: Option<u64>, answer: PersonsAnswer) {
         let Some(Said { agent, text, now }) = read_said(&answer) else {
-            return self.tell(request, AnswerOutcome::NotSent("it is not a message".to_owned()));
+            return self.tell_giver(request, AnswerOutcome::NotSent("it is not a message".to_owned()));
         };
         let PersonsAnswer { id, by, .. } = answer;
         if let Some(sent) = self.state.messages().of_person(&id) {
             let queued = queued(sent, agent);
-            return self.tell(request, AnswerOutcome::Queued(queued));
+            return self.tell_giver(request, AnswerOutcome::Queued(queued));
         }
         if self.pauses.is_finishing() {
-            return self.tell(request, AnswerOutcome::Closing);
+            return self.tell_giver(request, AnswerOutcome::Closing);
         }
         if let Some(coming) = self.own().coming.get_mut(&id) {
             return coming.people.extend(request);
@@ -305,7 +305,7 @@ impl Desk<'_, Messages> {
         let refusal = self.reads_nothing(&agent).map(|reason| format!("@{agent} {reason}"));
         let refusal = refusal.or_else(|| self.is_too_much(&agent, &text));
         if let Some(reason) = refusal.as_ref().filter(|_| request.is_some()) {
-            return self.tell(request, AnswerOutcome::NotSent(reason.clone()));
+            return self.tell_giver(request, AnswerOutcome::NotSent(reason.clone()));
         }
         let (text, _) = bounded(&text, MESSAGE_BYTES);
         let message = self.message(agent, Sender::Person { by }, text);
@@ -354,7 +354,7 @@ impl Desk<'_, Messages> {
             Sender::Agent { agent } => self.answer(agent.clone(), &message.request, Ok(queued)),
             Sender::Person { .. } | Sender::Run => {
                 for request in people {
-                    self.tell(Some(request), AnswerOutcome::Queued(queued.clone()));
+                    self.tell_giver(Some(request), AnswerOutcome::Queued(queued.clone()));
                 }
             }
         }
@@ -477,12 +477,6 @@ impl Desk<'_, Messages> {
 
     fn answer(&mut self, agent: AgentId, id: &str, answer: Result<Queued, Refused>) {
         self.reply(agent, id, Reply::Message(answer));
-    }
-
-    fn tell(&mut self, request: Option<u64>, outcome: AnswerOutcome) {
-        if let Some(request) = request {
-            self.act(Action::TellAnswerer { request, outcome });
-        }
     }
 }
 

@@ -295,9 +295,8 @@ impl Desk<'_, Purse> {
 
     /// Takes in that the limits of a scope were changed: whoever rests for it asks again.
     pub(super) fn changed(&mut self) {
-        if let Some(Some(request)) = self.own().changing.pop_front() {
-            self.act(Action::TellAnswerer { request, outcome: AnswerOutcome::Counted });
-        }
+        let request = self.own().changing.pop_front().flatten();
+        self.tell_giver(request, AnswerOutcome::Counted);
         if self.purse.is_used {
             self.open_books();
         }
@@ -320,24 +319,11 @@ impl Desk<'_, Purse> {
 
     /// Sets the limits of a scope, as a person wants it. `request` is the one who wants to know what became of it.
     pub(super) fn set(&mut self, request: Option<u64>, scope: Scope, caps: Caps, by: String) {
-        let is_known = match &scope {
-            Scope::Run => true,
-            Scope::Task(name) => self.settings.plan.place(name).is_some(),
-            Scope::Agent(id) => self.state.agents().contains_key(id),
-        };
-        let refusal = match (is_known, self.pauses.is_finishing()) {
-            (false, _) => Some(AnswerOutcome::Unknown),
-            (true, true) => Some(AnswerOutcome::Closing),
-            (true, false) => None,
-        };
-        match (refusal, request) {
-            (None, request) => {
-                self.own().changing.push_back(request);
-                self.record(vec![Draft::run(BudgetChanged { scope, caps, by: Some(by) })]);
-            }
-            (Some(outcome), Some(request)) => self.act(Action::TellAnswerer { request, outcome }),
-            (Some(_), None) => {}
+        if let Some(outcome) = self.refusal_of_change(self.is_scope_known(&scope)) {
+            return self.tell_giver(request, outcome);
         }
+        self.own().changing.push_back(request);
+        self.record(vec![Draft::run(BudgetChanged { scope, caps, by: Some(by) })]);
     }
 
     /// Lets the agent of a call rest without a slot until a person raises the limit, or ends a pause.

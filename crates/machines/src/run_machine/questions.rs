@@ -284,7 +284,7 @@ impl Desk<'_, Questions> {
             let answer = ApprovalAnswered { id, allowed, text, by: Some(by) };
             return self.record_answer(answer, request);
         };
-        self.tell_of_answer(request, outcome);
+        self.tell_giver(request, outcome);
     }
 
     fn record_answer(&mut self, answer: ApprovalAnswered, first: Option<u64>) {
@@ -304,19 +304,13 @@ impl Desk<'_, Questions> {
         let waiting = self.own().answering.remove(&answer.id).unwrap_or_default();
         // Without an answer in the state, whoever asked had ended before this record.
         let counted = known.as_ref().map_or(AnswerOutcome::Unknown, |_| AnswerOutcome::Counted);
-        self.tell_of_answer(waiting.first, counted);
+        self.tell_giver(waiting.first, counted);
         let too_late = known.as_ref().map_or(AnswerOutcome::Unknown, late);
         for request in waiting.late {
-            self.tell_of_answer(Some(request), too_late.clone());
+            self.tell_giver(Some(request), too_late.clone());
         }
         if let (Some(agent), Some(answered)) = (&record.agent, known) {
             self.tell_agent(agent, &answer.id, answered);
-        }
-    }
-
-    fn tell_of_answer(&mut self, request: Option<u64>, outcome: AnswerOutcome) {
-        if let Some(request) = request {
-            self.act(Action::TellAnswerer { request, outcome });
         }
     }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decision::Decision;
 use super::desk::Desk;
-use super::{Action, Facts};
+use super::Facts;
 use crate::event::{Draft, Event, ScopePaused, ScopeUnpaused};
 use crate::id::AgentId;
 use crate::run_state::scope_pauses::{ScopePause, is_task_in};
@@ -129,19 +129,10 @@ impl Desk<'_, ScopePauses> {
     pub(super) fn set(&mut self, request: Option<u64>, change: PauseChange, by: String) {
         let PauseChange { scope, paused, reason } = change;
         // What is paused and is there no longer can be let go on.
-        let is_known = self.state.scope_pauses().get(&scope).is_some()
-            || match &scope {
-                Scope::Run => true,
-                Scope::Task(name) => self.settings.plan.place(name).is_some(),
-                Scope::Agent(id) => self.state.agents().contains_key(id),
-            };
-        let refusal = match (is_known, self.pauses.is_finishing()) {
-            (false, _) => Some(AnswerOutcome::Unknown),
-            (true, true) => Some(AnswerOutcome::Closing),
-            (true, false) => None,
-        };
-        if let Some(outcome) = refusal {
-            return self.tell(request, outcome);
+        let is_known =
+            self.is_scope_known(&scope) || self.state.scope_pauses().get(&scope).is_some();
+        if let Some(outcome) = self.refusal_of_change(is_known) {
+            return self.tell_giver(request, outcome);
         }
         self.own().changing.push_back(Changing { request, scope: scope.clone(), paused });
         let event: Event = match paused {
@@ -153,17 +144,11 @@ impl Desk<'_, ScopePauses> {
         self.post(Decision::TouchAll());
     }
 
-    fn tell(&mut self, request: Option<u64>, outcome: AnswerOutcome) {
-        if let Some(request) = request {
-            self.act(Action::TellAnswerer { request, outcome });
-        }
-    }
-
     /// Takes in that a scope is paused or goes on: its agents ask before their next calls, and its limits of time stand
     /// still.
     pub(super) fn changed(&mut self) {
         let request = self.own().changing.pop_front().and_then(|one| one.request);
-        self.tell(request, AnswerOutcome::Counted);
+        self.tell_giver(request, AnswerOutcome::Counted);
         self.post(Decision::ServeMoney());
         self.post(Decision::RestartLimits());
         self.post(Decision::TouchAll());
