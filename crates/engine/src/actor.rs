@@ -17,6 +17,7 @@ pub mod addresses;
 pub mod agent;
 pub mod agent_steps;
 mod asked;
+mod background;
 pub mod briefing;
 mod call_records;
 mod carry_over;

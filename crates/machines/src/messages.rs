@@ -120,6 +120,19 @@ impl fmt::Display for Sender {
     }
 }
 
+/// What a message of the run is about, if the agent goes on for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum About {
+    /// A child that worked in the background has ended. The message holds its result.
+    ChildEnded {
+        /// The child.
+        child: AgentId,
+    },
+    /// The agent has given its answer, and children still work for it.
+    ChildrenAtWork,
+}
+
 /// `message.sent`: a message waits for the agent to which the record belongs. A message to an agent that the run
 /// does not have belongs to the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +154,9 @@ pub struct MessageSent {
     /// True if a call of the recipient's model is cut for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
+    /// What a message of the run is about, if the recipient goes on for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<About>,
 }
 
 /// `message.delivered`: messages stand in the request of a turn.

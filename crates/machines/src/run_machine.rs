@@ -14,7 +14,8 @@
 //! and decides about what was touched.
 //! A new desk is a file, and a line of the table below.
 //!
-//! - `agents`: how agents start, crash and end; `children`: the deadline of a child, and its schema;
+//! - `agents`: how agents start, crash and end; `children`: the deadline of a child, and its schema; `background`:
+//!   children that no parent waits for;
 //! - `tasks`: which task becomes ready, starts, is skipped or cancelled; `fan_out`: the instances of a task;
 //! - `attempts`: whether the answer of an attempt is accepted, and how the attempt ends;
 //! - `evaluating`: the templates that are evaluated outside of a machine; `values`: what they may name;
@@ -48,6 +49,7 @@ mod action;
 mod agenda;
 mod agents;
 mod attempts;
+mod background;
 mod carrying;
 mod children;
 mod decision;
@@ -100,6 +102,7 @@ pub use self::action::{Action, Finish, Haste, Made};
 use self::agenda::Agenda;
 use self::agents::Agents;
 use self::attempts::Attempts;
+use self::background::Background;
 use self::children::Children;
 use self::decision::Decision;
 pub use self::errand::Errand;
@@ -116,8 +119,9 @@ use self::purse::Purse;
 use self::questions::Questions;
 use self::quotas::Quotas;
 pub use self::request::{
-    Allowance, Ask, Asks, ChildResult, Delegation, Kind, LAST_OUTPUT_TOKENS, Letter, ListAgents,
-    Listed, Proposal, Purpose, Refused, Reply, Request, Reservation, SlotBack, Wish,
+    Allowance, Ask, Asks, ChildLook, ChildReply, ChildResult, ChildStop, ChildWait, Delegation,
+    Kind, LAST_OUTPUT_TOKENS, Leave, Letter, ListAgents, Listed, Proposal, Purpose, Refused, Reply,
+    Request, Reservation, Seen, SlotBack, Waited, Wish,
 };
 use self::scarce::Scarce;
 use self::scope_pauses::ScopePauses;
@@ -156,6 +160,7 @@ desk::desks! {
     desks {
         agents: Agents = Agents::new(start.unfinished),
         attempts: Attempts = Attempts::new(start.seed),
+        background: Background = Background::default(),
         children: Children = Children::default(),
         evaluating: Evaluating = Evaluating::default(),
         fan_outs: FanOuts = FanOuts::default(),
@@ -260,6 +265,7 @@ impl RunMachine {
         }
         self.questions().resume();
         self.messages().take_up();
+        self.background().take_up();
         self.notices().take_up();
         self.hooks().take_up();
         self.decide();
@@ -282,16 +288,7 @@ impl RunMachine {
     /// Takes in the request of an agent, or the same request again. [`Action::Reply`] replies to it.
     pub fn requested(&mut self, now: Now, request: Request) {
         self.facts.now = now;
-        let Request { from, task, id, wish } = request;
-        match wish {
-            Wish::Child(delegation) => self.agents().delegated(from, task, delegation),
-            Wish::Person(ask) => self.questions().asked(from, &task, ask),
-            Wish::Tasks(proposal) => self.growth().proposed(from, proposal),
-            Wish::Slot(SlotBack) => self.agents().wants_slot(from),
-            Wish::Money(reservation) => self.purse().asked(from, id, reservation),
-            Wish::Message(letter) => self.messages().asked(from, id, letter),
-            Wish::Agents(ListAgents) => self.messages().listed(&from, &id),
-        }
+        self.wished(request);
         self.decide();
     }
 
@@ -452,9 +449,13 @@ impl RunMachine {
             (Some(agent), Event::AgentEnded(_)) => {
                 self.purse().gone(agent, true);
                 self.messages().agent_ended(agent);
+                self.background().agent_ended(agent);
                 self.agents().ended(agent);
             }
-            (_, Event::MessageSent(sent)) => self.messages().sent(sent),
+            (_, Event::MessageSent(sent)) => {
+                self.messages().sent(sent);
+                self.background().sent(sent);
+            }
             (_, Event::MessageReturned(returned)) => self.messages().returned(returned),
             (None, Event::BudgetExceeded(exceeded)) => self.purse().exceeded(exceeded),
             (None, Event::BudgetWarned(warned)) => self.purse().warned(warned),

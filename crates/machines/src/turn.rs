@@ -11,6 +11,7 @@ mod outcome;
 pub mod question;
 mod round;
 mod shortfalls;
+mod spawned;
 
 use std::collections::BTreeMap;
 
@@ -21,11 +22,10 @@ use crate::context::Spent;
 use crate::context::provider::server::ContextReport;
 use crate::failure::Failure;
 use crate::fingerprint::Fingerprint;
-use crate::id::{AgentId, CallKey, Name};
+use crate::id::{CallKey, Name};
 use crate::message::{Json, StopReason, Usage, UsageSource};
 use crate::output::{Output, Printed, Stored, Text};
 use crate::spec::Capture;
-use crate::spec::budget::Caps;
 use crate::spec::run_by_others::ChangedForOthers;
 use crate::spending::Rest;
 
@@ -34,6 +34,7 @@ pub use self::files::{FileChange, FileUse};
 pub use self::question::{ApprovalAnswered, ApprovalAsked, ApprovalKind};
 pub use self::round::{Cause, CheckPlace, Feedback};
 pub use self::shortfalls::Shortfalls;
+pub use self::spawned::AgentSpawned;
 pub use crate::tool_spec::Effect;
 
 /// Program of an agent: the work that it was started for.
@@ -95,47 +96,6 @@ impl Program {
     }
 }
 
-/// `agent.spawned`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AgentSpawned {
-    /// Program that the agent runs.
-    pub program: Program,
-    /// Delegation depth; a task's main agent is at 0.
-    pub depth: u32,
-    /// Agent that delegated to this one, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<AgentId>,
-    /// Call of the parent that asked for this agent, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call: Option<CallKey>,
-    /// Definitions of the agents for which it works, from its parent upwards: what they may not do
-    /// binds it too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lineage: Vec<Name>,
-    /// The check that it makes of its parent's answer, if it makes one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check: Option<CheckPlace>,
-    /// JSON Schema that its answer must fit, for providers that hold the model to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer_schema: Option<Json>,
-    /// The longest time that a child may take, in milliseconds, if its parent set one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    /// The most that a child may spend, with all that works for it, if its parent set limits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Caps>,
-}
-
-impl AgentSpawned {
-    /// Creates the record of a task's own agent.
-    #[must_use]
-    pub fn main(program: Program) -> Self {
-        let (parent, call, check, answer_schema, timeout_ms, budget) = Default::default();
-        let lineage = Vec::new();
-        Self { program, depth: 0, parent, call, lineage, check, answer_schema, timeout_ms, budget }
-    }
-}
-
 /// `agent.restarted`: the agent continues from its records, after a crash, or after its end if its
 /// task is retried or has a further round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -174,6 +134,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns it as the parent of a child reads it: a word, the text, and the failure in words.
+    #[must_use]
+    pub fn as_of_child(&self) -> (&'static str, Option<&Output>, Option<String>) {
+        match self {
+            Self::Completed { output } => ("completed", Some(output), None),
+            Self::Failed { failure, partial } => {
+                ("failed", partial.as_ref(), Some(failure.to_string()))
+            }
+            Self::Cancelled { reason } => ("cancelled", None, Some(reason.clone())),
+        }
+    }
+
     /// Returns true if the agent's conversation can continue from its end.
     #[must_use]
     pub fn can_continue(&self) -> bool {

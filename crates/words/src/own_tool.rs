@@ -11,8 +11,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use self::arguments::{
-    AskPerson, ChildBudget, Compact, Delegate, GiveUp, ListAgents, ProposeTasks, Recall,
-    SendMessage, Snip, TodoWrite, Wording,
+    AskPerson, CheckChild, ChildBudget, Compact, Delegate, GiveUp, ListAgents, ProposeTasks,
+    Recall, SendMessage, Snip, StopChild, TodoWrite, Wait, Wording,
 };
 pub use self::arguments::{CompactTool, SnipTool};
 use crate::id::Name;
@@ -102,6 +102,13 @@ own_tools! {
     SendMessage = "send_message": Keyed, ByKey, Nobody;
     /// Lists the agents to which messages can be sent.
     ListAgents = "list_agents": Pure, ByKey, Nobody;
+    /// Waits for children in the background. The key `background` of the agent's definition is the permission, as for
+    /// the two below.
+    Wait = "wait": Pure, ByKey, Children;
+    /// Says how far a child is.
+    CheckChild = "check_child": Pure, ByKey, Nobody;
+    /// Stops a child. One that is stopped again is stopped.
+    StopChild = "stop_child": Pure, ByKey, Nobody;
 }
 
 /// What permission rules have to say of an own tool.

@@ -172,6 +172,9 @@ pub struct AgentSpec {
     /// To whom the agent may send messages.
     #[serde(default)]
     pub messages: Reach,
+    /// True if the agent may go on while its children work.
+    #[serde(default)]
+    pub background: bool,
 }
 
 impl AgentSpec {
@@ -195,6 +198,7 @@ impl AgentSpec {
             budget: None,
             loops: Arc::default(),
             messages: Reach::Nobody,
+            background: false,
         }
     }
 }

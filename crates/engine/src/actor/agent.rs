@@ -8,6 +8,7 @@
 //! up its actor (`resting`).
 
 mod grace;
+mod leaving;
 mod past;
 mod resting;
 mod sending;
@@ -116,6 +117,8 @@ pub struct State {
     ending: Option<Ending>,
     /// True if the actor ends because all that the agent waits for comes from others.
     rests: bool,
+    /// The turn with whose answer it has asked whether it may end.
+    asked_to_leave: Option<u32>,
     /// True if the view was checked and repaired since it was rebuilt from records, which may be of
     /// an older version.
     looked_over: bool,
@@ -181,6 +184,7 @@ impl Actor for Agent {
             is_calling: false,
             ending: ending.map(Ending::With),
             rests: false,
+            asked_to_leave: None,
             looked_over,
             span,
             requested_ms,
@@ -368,7 +372,7 @@ impl Agent {
                 let command = CommandStep { program, given, announced };
                 self.start(myself, state, agent_steps::run_command(context, command));
             }
-            Action::Finish(outcome) => self.finish(myself, state, outcome),
+            Action::Finish(outcome) => self.conclude(myself, state, outcome),
             Action::Rest => {}
         }
     }

@@ -168,6 +168,7 @@ impl Stock<'_> {
         let helpers: Vec<_> = known.map(|a| (a.name.as_str(), a.description.as_str())).collect();
         let wording = Wording {
             helpers: place.delegates.then_some(&helpers),
+            background: spec.background,
             compact: &self.preset.compact_tool,
             snip: self.preset.snip_tool.as_ref().filter(|_| place.is_main),
         };

@@ -21,16 +21,18 @@ use super::ticket::Ticket;
 use super::unknown::{self, Resolution};
 use super::waits::Wait;
 use super::work::{self, Helper, Work};
-use super::{hooks, messages, outside, permission, proposing, questions, recall, spans};
+use super::{
+    background, hooks, messages, outside, permission, proposing, questions, recall, spans,
+};
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
 use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, WaitsFor};
-use crate::run_machine::{ChildResult, Delegation, Refused};
+use crate::run_machine::{ChildReply, ChildResult, Delegation, Refused};
 use crate::spec::budget::Caps;
 use crate::tool::basis::Basis;
 use crate::tool::{ToolError, ToolOutput};
-use crate::turn::{Outcome, ResultSource, ToolFinished, ToolStatus};
+use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::PendingCall;
 
 /// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
@@ -322,6 +324,9 @@ async fn step(
             return messages::send(context, call, message, ticket).await;
         }
         OwnCall::ListAgents(_) => return messages::list(context, call).await,
+        OwnCall::Wait(wait) => return background::wait(context, call, wait).await,
+        OwnCall::CheckChild(asked) => return background::check(context, call, asked).await,
+        OwnCall::StopChild(asked) => return background::stop(context, call, asked).await,
         OwnCall::Recall(asked) => return recall::recall(context, asked).await,
         OwnCall::TodoWrite(list) => ToolOutput::ok(list.answer()),
         OwnCall::Compact(_) => {
@@ -359,6 +364,10 @@ async fn delegate(
     }
     let timeout = job.time_limit().map_err(ToolError::Arguments)?;
     let output_schema = job.schema().map_err(ToolError::Arguments)?;
+    if job.background && !context.spec.as_ref().is_some_and(|spec| spec.background) {
+        let problem = "`background` is not permitted: the agent waits for its children";
+        return Err(ToolError::Arguments(problem.to_owned()));
+    }
     ticket.wait().await;
     let delegation = Delegation {
         budget: Caps::of_child(job.budget.as_ref()).map_err(ToolError::Arguments)?,
@@ -368,6 +377,7 @@ async fn delegate(
         prompt: job.prompt.clone(),
         timeout,
         output_schema,
+        background: job.background,
     };
     let result = context.request(call.key.as_str(), delegation);
     let waiting = context.answers.waits.enter(&call.key, Wait::decided());
@@ -379,7 +389,11 @@ async fn delegate(
     };
     drop(waiting);
     match result {
-        Some(Ok(child)) => child_output(context, &child).await,
+        Some(Ok(ChildReply::Ended(child))) => child_output(context, &child).await,
+        Some(Ok(ChildReply::Begun(agent))) => {
+            let begun = serde_json::json!({"status": "begun", "agent": agent});
+            Ok(ToolOutput::ok(begun.to_string()))
+        }
         Some(Err(Refused(reason))) => Ok(ToolOutput::refused(format!("Error: {reason}"))),
         // This cannot happen: no other task waits for the same call.
         None => until_cancelled(context).await,
@@ -394,14 +408,11 @@ async fn until_cancelled<T>(context: &StepContext) -> Result<T, ToolError> {
 
 /// Makes the result that a parent reads of its child: a JSON object whose text has a bounded
 /// length.
-async fn child_output(context: &StepContext, child: &ChildResult) -> Result<ToolOutput, ToolError> {
-    let (status, output, failure) = match &child.outcome {
-        Outcome::Completed { output } => ("completed", Some(output), None),
-        Outcome::Failed { failure, partial } => {
-            ("failed", partial.as_ref(), Some(failure.to_string()))
-        }
-        Outcome::Cancelled { reason } => ("cancelled", None, Some(reason.clone())),
-    };
+pub(super) async fn child_output(
+    context: &StepContext,
+    child: &ChildResult,
+) -> Result<ToolOutput, ToolError> {
+    let (status, output, failure) = child.outcome.as_of_child();
     let text = match output {
         Some(output) => context.services.whole_text(output).await,
         None => Ok(String::new()),

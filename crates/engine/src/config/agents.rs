@@ -80,6 +80,7 @@ fn agent(
         budget: budgets::budget(raw.budget.as_ref()),
         loops: loops::loops(setting, raw),
         messages,
+        background: *raw.background,
         ..AgentSpec::new(name, model(setting, entry, raw, models)?)
     })
 }
@@ -152,11 +153,14 @@ fn sub_agents(setting: Setting<'_>, raw: &Agent) -> Vec<Name> {
 }
 
 /// Returns the tools that are listed and those that follow from other keys: `delegate` if there are
-/// `sub_agents`, `load_skill` if there are `skills`, `send_message` and `list_agents` if `messages` allows any.
+/// `sub_agents`, `load_skill` if there are `skills`, `send_message` and `list_agents` if `messages` allows any, `wait`,
+/// `check_child` and `stop_child` if children may work in the background.
 fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
     let problems = setting.problems;
     let (send, list) = (OwnTool::SendMessage.name(), OwnTool::ListAgents.name());
     let writes = !raw.messages.is_nobody();
+    let of_background = [OwnTool::Wait, OwnTool::CheckChild, OwnTool::StopChild].map(OwnTool::name);
+    let background = *raw.background && !sub_agents.is_empty();
     let mut found = Vec::new();
     for Item { value: tool, at } in raw.tools.iter() {
         let mut known = all_tools(setting);
@@ -191,18 +195,26 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
             let help = "set `messages = \"parent\"` or `messages = \"run\"`";
             problems.warning("unused_key", &at.value, message, help);
         }
+        if of_background.contains(&tool.as_str()) && !background {
+            let message =
+                format!("`{tool}` is listed, but no child of the agent works in the background");
+            let help = "set `background = true`, and name its children in `sub_agents`";
+            problems.warning("unused_key", &at.value, message, help);
+        }
         found.extend(Name::new(tool));
     }
     let delegate = OwnTool::Delegate.name();
     // Without the key they reach nobody.
     found.retain(|tool| writes || ![send, list].contains(&tool.as_str()));
+    found.retain(|tool| background || !of_background.contains(&tool.as_str()));
     let due = [
         (delegate, !sub_agents.is_empty()),
         ("load_skill", !raw.skills.is_empty()),
         (send, writes),
         (list, writes),
     ];
-    let due = due.into_iter().filter(|(_, is_due)| *is_due);
+    let due = due.into_iter().chain(of_background.map(|tool| (tool, background)));
+    let due = due.filter(|(_, is_due)| *is_due);
     found.extend(due.filter_map(|(tool, _)| Name::new(tool).ok()));
     found.sort();
     found.dedup();

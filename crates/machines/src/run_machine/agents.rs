@@ -16,7 +16,7 @@ use ahash::HashMap;
 
 use super::decision::Decision;
 use super::desk::Desk;
-use super::request::Reply;
+use super::request::{ChildReply, Reply};
 use super::timers::Timer;
 use super::{Action, Facts, UnfinishedAgent};
 use crate::event::{Draft, SharedRecord};
@@ -211,11 +211,19 @@ impl Facts {
         self.sentence_of_task(self.settings.plan.place(&status.task)?)
     }
 
-    /// Returns true if an agent has children that are at work or wait for a slot.
-    pub(super) fn has_open_children(&self, id: &AgentId) -> bool {
+    /// Returns true if an agent waits for children that are at work or wait for a slot.
+    fn waits_for_children(&self, id: &AgentId) -> bool {
         let children = self.state.agents().get(id).map(|agent| agent.children.as_slice());
-        children.unwrap_or_default().iter().any(|child| self.agents.is_open(child))
-            || self.agents.coming.values().any(|child| child.is_within(id))
+        let is_awaited = |child: &AgentId| {
+            let status = self.state.agents().get(child);
+            self.agents.is_open(child) && status.is_some_and(|status| !status.background)
+        };
+        // One that comes is waited for in any case: until it has begun.
+        let comes = |child: &AgentId| {
+            child.as_str().rsplit_once('/').is_some_and(|(parent, _)| parent == id.as_str())
+        };
+        children.unwrap_or_default().iter().any(is_awaited)
+            || self.agents.coming.values().any(comes)
     }
 }
 
@@ -253,15 +261,20 @@ impl Desk<'_, Agents> {
     /// Starts an agent after its first record became durable.
     pub(super) fn spawned(&mut self, id: &AgentId, record: &SharedRecord) {
         let status = self.state.agents().get(id);
+        let is_background = status.is_some_and(|status| status.background);
         let (call, parent) = status.map_or((None, None), |s| (s.call.clone(), s.parent.clone()));
-        if let Some(call) = call {
-            self.own().coming.remove(&call);
+        if let Some(call) = &call {
+            self.own().coming.remove(call);
         }
         parent.iter().for_each(|parent| self.have_begun_below(parent));
         self.post(Decision::IsCounted(id.clone()));
         self.own().insert(id);
         if self.pauses.is_interrupted() {
             return;
+        }
+        if let Some((parent, call)) = parent.zip(call).filter(|_| is_background) {
+            let begun = Ok(ChildReply::Begun(id.clone()));
+            self.post(Decision::AnswerParent(parent, call, begun));
         }
         if let Some(outcome) = self.sentence(id) {
             return self.end_agent(id, outcome);
@@ -339,7 +352,7 @@ impl Desk<'_, Agents> {
         if self.agents.stage(id) != Some(Stage::Idle) {
             return;
         }
-        let waits = self.has_open_children(id) || self.has_open_question(id);
+        let waits = self.waits_for_children(id) || self.has_open_question(id);
         if self.scarce.holds(id) || waits {
             return self.fold(id);
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::scope_pauses::PauseChange;
 use super::slots::Next;
 use super::timers::Timer;
-use super::{Action, Errand, Facts, Finish, RunMachine, purse};
+use super::{
+    Action, Errand, Facts, Finish, ListAgents, Request, RunMachine, SlotBack, Wish, purse,
+};
 use crate::spec::{AgentSpec, TaskSpec};
 use crate::turn::question::PersonsAnswer;
 
@@ -29,6 +31,24 @@ impl RunMachine {
         self.questions().answered_by(request, answer);
     }
 
+    /// Gives the wish of an agent to the desk that it is for.
+    pub(super) fn wished(&mut self, request: Request) {
+        let Request { from, task, id, wish } = request;
+        match wish {
+            Wish::Child(delegation) => self.agents().delegated(from, task, delegation),
+            Wish::Person(ask) => self.questions().asked(from, &task, ask),
+            Wish::Tasks(proposal) => self.growth().proposed(from, proposal),
+            Wish::Slot(SlotBack) => self.agents().wants_slot(from),
+            Wish::Money(reservation) => self.purse().asked(from, id, reservation),
+            Wish::Message(letter) => self.messages().asked(from, id, letter),
+            Wish::Agents(ListAgents) => self.messages().listed(&from, &id),
+            Wish::Wait(wait) => self.background().waited(from, id, wait),
+            Wish::Look(look) => self.children().looked(from, &id, &look),
+            Wish::Stop(stop) => self.background().stopped(from, &id, &stop),
+            Wish::Leave(leave) => self.background().asked_to_leave(from, id, leave),
+        }
+    }
+
     /// Handles a timer that fired.
     pub(super) fn fired(&mut self, timer: Timer) {
         match timer {
@@ -43,6 +63,7 @@ impl RunMachine {
             Timer::PauseOverdue => self.pauses().pause_overdue(),
             // Slots are given out with every decision.
             Timer::Spawn => {}
+            Timer::Wait(agent, id) => self.background().wait_is_over(&agent, &id),
             Timer::QuotaTried => self.quotas().tried(),
             Timer::Question(id) => self.questions().overdue(&id),
             Timer::Stalled => self.pauses().stalled(),

@@ -11,12 +11,13 @@ use ahash::HashMap;
 
 use super::decision::{self, Decision};
 use super::desk::Desk;
+use super::request::{ChildLook, ChildReply, Refused, Reply, Seen};
 use super::{Action, ChildResult, Facts};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
 use crate::id::AgentId;
 use crate::message::Json;
-use crate::run_state::AgentStatus;
+use crate::run_state::{AgentStatus, Doing};
 use crate::spec::acceptance::RETRIES;
 use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
 
@@ -157,12 +158,33 @@ impl Desk<'_, Children> {
     /// Gives the result of a child to its parent, if it has one.
     pub(super) fn give_result(&mut self, child: &AgentId) {
         let status = self.state.agents().get(child);
+        let is_background = status.is_some_and(|status| status.background);
         let asked = status.and_then(|status| status.parent.clone().zip(status.call.clone()));
         if let Some((parent, call)) = asked
             && let Some(result) = self.result_of(child)
         {
-            self.post(Decision::AnswerParent(parent, call, Ok(result)));
+            self.post(match is_background {
+                true => Decision::ReportEnd(Box::new(result)),
+                false => Decision::AnswerParent(parent, call, Ok(ChildReply::Ended(result))),
+            });
         }
+    }
+
+    /// Handles the wish of an agent to know how far a child is.
+    pub(super) fn looked(&mut self, from: AgentId, id: &str, look: &ChildLook) {
+        let seen = self.child_named(&from, &look.name).map(|child| self.see(&child));
+        self.reply(from, id, Reply::Look(seen.map_err(Refused)));
+    }
+
+    fn see(&mut self, child: &AgentId) -> Seen {
+        if let Some(result) = self.result_of(child) {
+            return Seen::Ended(result);
+        }
+        let status = self.state.agents().get(child);
+        let (turn, doing) =
+            status.map_or((0, Doing::Starting), |status| (status.turn, status.doing.clone()));
+        let usage = self.state.inclusive(child).usage;
+        Seen::Working { agent: child.clone(), turn, doing, usage }
     }
 
     /// Lets a child that has a slot mend its answer.

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::evaluation::Wanted;
-use super::request::{ChildResult, Delegation, Refused};
+use super::request::{ChildReply, ChildResult, Delegation, Refused};
 use super::timers::Timer;
 use super::{Action, CancelTarget, GivenUp, Haste, Made, RunMachine};
 use crate::event::{Event, PauseCause, RunCompleted};
 use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
+use crate::messages::About;
 use crate::spec::{AgentSpec, TaskSpec};
 use crate::template::Known;
 use crate::turn::Outcome;
@@ -201,8 +202,12 @@ decisions! { run:
     /// A child that has ended gives its result to its parent.
     GiveResult(child: AgentId) => run.children().give_result(&child);
     /// A parent has the answer to its call.
-    AnswerParent(parent: AgentId, call: CallKey, answer: Result<ChildResult, Refused>) =>
+    AnswerParent(parent: AgentId, call: CallKey, answer: Result<ChildReply, Refused>) =>
         run.agents().answer(&parent, &call, answer);
+    /// A child that worked in the background has ended: its parent gets the result as a message.
+    ReportEnd(result: Box<ChildResult>) => run.background().report(*result);
+    /// An agent gets a message of the run.
+    Inform(to: AgentId, about: About, text: String) => run.messages().inform(to, about, text);
     /// A child that has a slot mends its answer.
     MendAnswer(child: AgentId) => run.children().mend(&child);
     /// The parent of a child needs its answer no longer.

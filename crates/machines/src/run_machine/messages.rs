@@ -14,8 +14,8 @@ use super::{Action, Facts};
 use crate::event::Draft;
 use crate::id::AgentId;
 use crate::messages::{
-    MESSAGE_BYTES, MOST_WAITING, MOST_WAITING_BYTES, MessageId, MessageReturned, MessageSent,
-    Queued, Sender,
+    About, MESSAGE_BYTES, MOST_WAITING, MOST_WAITING_BYTES, MessageId, MessageReturned,
+    MessageSent, Queued, Sender,
 };
 use crate::plan::TaskState;
 use crate::run_state::AgentStatus;
@@ -179,12 +179,7 @@ impl Facts {
         if self.state.agents().contains_key(&exact) {
             return Ok(exact);
         }
-        let children = self.state.agents().get(from).map(|agent| agent.children.as_slice());
-        let is_meant = |child: &&AgentId| {
-            child.as_str().rsplit_once('/').is_some_and(|(_, last)| last == bare)
-        };
-        let child = children.unwrap_or_default().iter().find(is_meant);
-        child.cloned().ok_or_else(|| {
+        self.child_called(from, bare).ok_or_else(|| {
             let shown: String = bare.chars().take(100).collect();
             format!("there is no agent `{shown}`; {}", self.names(from))
         })
@@ -202,7 +197,7 @@ impl Facts {
     }
 
     /// Returns the most bytes of a message to an agent: no more than its window shows.
-    fn most_bytes(&self, to: &AgentId) -> usize {
+    pub(super) fn most_bytes(&self, to: &AgentId) -> usize {
         let definition = self.state.agents().get(to).and_then(|agent| agent.definition.as_ref());
         let spec = definition.and_then(|name| self.settings.agents.get(name));
         let model = spec.and_then(|spec| self.settings.models.get(&spec.model));
@@ -289,7 +284,8 @@ impl Desk<'_, Messages> {
     /// Handles the message of a person. `request` is the one who wants to know what became of it.
     pub(super) fn said(&mut self, request: Option<u64>, answer: PersonsAnswer) {
         let Some(Said { agent, text, now }) = read_said(&answer) else {
-            return self.tell_giver(request, AnswerOutcome::NotSent("it is not a message".to_owned()));
+            return self
+                .tell_giver(request, AnswerOutcome::NotSent("it is not a message".to_owned()));
         };
         let PersonsAnswer { id, by, .. } = answer;
         if let Some(sent) = self.state.messages().of_person(&id) {
@@ -425,8 +421,14 @@ impl Desk<'_, Messages> {
 
     fn message(&self, to: AgentId, from: Sender, text: String) -> MessageSent {
         let id = MessageId(self.messages.given.max(self.state.messages().last()) + 1);
-        let (request, reply_to, now) = Default::default();
-        MessageSent { id, to, from, text, request, reply_to, now }
+        let (request, reply_to, now, about) = Default::default();
+        MessageSent { id, to, from, text, request, reply_to, now, about }
+    }
+
+    /// Sends a message of the run for which its recipient goes on.
+    pub(super) fn inform(&mut self, to: AgentId, about: About, text: String) {
+        let message = self.message(to, Sender::Run, text);
+        self.send(MessageSent { about: Some(about), ..message });
     }
 
     fn send(&mut self, message: MessageSent) {

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::id::{AgentId, CallKey, Name};
 use crate::message::{Json, Usage};
 use crate::messages::{MessageId, Queued};
+use crate::run_state::Doing;
 use crate::run_state::questions::Answered;
 use crate::spec::budget::{Amount, Caps};
 use crate::spec::{AgentSpec, Price, TaskSpec};
@@ -68,7 +69,7 @@ macro_rules! requests {
 
 requests! {
     /// A child that does a job.
-    Child(Delegation) -> Result<ChildResult, Refused>;
+    Child(Delegation) -> Result<ChildReply, Refused>;
     /// The answer of a person.
     Person(Ask) -> Answered;
     /// Further tasks in the plan.
@@ -81,6 +82,14 @@ requests! {
     Message(Letter) -> Result<Queued, Refused>;
     /// The agents to which it may send messages.
     Agents(ListAgents) -> Vec<Listed>;
+    /// The end of children in the background, or a message.
+    Wait(ChildWait) -> Result<Waited, Refused>;
+    /// How far a child is.
+    Look(ChildLook) -> Result<Seen, Refused>;
+    /// The end of a child.
+    Stop(ChildStop) -> Result<AgentId, Refused>;
+    /// The end of its own work, now that it has answered.
+    Leave(Leave) -> ();
 }
 
 /// The data of a wish, which knows the type of the reply.
@@ -128,6 +137,9 @@ pub struct Delegation {
     /// The most that the child may spend, with all that works for it.
     #[serde(default)]
     pub budget: Option<Caps>,
+    /// True if the parent does not wait for its result.
+    #[serde(default)]
+    pub background: bool,
 }
 
 /// A question for a person.
@@ -269,6 +281,78 @@ pub struct Listed {
     pub turn: u32,
     /// Number of messages that wait for it.
     pub waiting: usize,
+}
+
+/// An agent waits for children in the background, and for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildWait {
+    /// The children, as the agent wrote them; empty: all that work in the background.
+    pub names: Vec<String>,
+    /// True to wait until all of them have ended.
+    pub all: bool,
+    /// The longest wait.
+    pub timeout: Duration,
+}
+
+/// The end of such a wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// The children of those waited for that have ended. The messages with their results came before this.
+    pub ended: Vec<AgentId>,
+    /// Those that still work.
+    pub working: Vec<AgentId>,
+    /// True if a message of somebody else waits.
+    pub mail: bool,
+    /// True if the time is over.
+    pub late: bool,
+}
+
+/// An agent asks how far a child is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildLook {
+    /// The child, as the agent wrote it.
+    pub name: String,
+}
+
+/// How far a child is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen {
+    /// It has ended.
+    Ended(ChildResult),
+    /// It works.
+    Working {
+        /// The child.
+        agent: AgentId,
+        /// Its turn.
+        turn: u32,
+        /// What it does.
+        doing: Doing,
+        /// Tokens that it and its children have used.
+        usage: Usage,
+    },
+}
+
+/// An agent stops a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChildStop {
+    /// The child, as the agent wrote it.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// An agent that has answered asks whether it may end. If children still work for it, a message that says so comes
+/// before the reply, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leave;
+
+/// The reply to a `delegate` call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChildReply {
+    /// The child has begun and works in the background.
+    Begun(AgentId),
+    /// It has ended.
+    Ended(ChildResult),
 }
 
 /// The result of a child that has ended, after all agents that worked for it.

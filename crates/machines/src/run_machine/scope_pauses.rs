@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::Facts;
 use super::decision::Decision;
 use super::desk::Desk;
-use super::Facts;
 use crate::event::{Draft, Event, ScopePaused, ScopeUnpaused};
 use crate::id::AgentId;
 use crate::run_state::scope_pauses::{ScopePause, is_task_in};

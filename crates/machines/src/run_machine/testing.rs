@@ -4,6 +4,7 @@
 //! It has no runtime and no disk, so that thousands of runs with failures, crashes of agents and of
 //! the process, cancels and limits take only seconds. Every record is checked when it is made.
 
+mod background;
 mod calls;
 mod messages;
 
@@ -17,7 +18,7 @@ use self::calls::Call;
 pub(super) use self::calls::{Bills, Ledger};
 use super::evaluation::Evaluation;
 use super::{
-    Action, Ask, Asks, CancelTarget, ChildResult, Delegation, Finish, GivenUp, NotSent, Now,
+    Action, Ask, Asks, CancelTarget, ChildReply, Delegation, Finish, GivenUp, NotSent, Now,
     Proposal, Purpose, Refused, Reply, Request, RunMachine, Settings, SlotBack, Start,
     UnfinishedAgent,
 };
@@ -57,6 +58,10 @@ pub(super) enum Step {
     Call,
     /// It delegates to this many children at once and waits for them.
     Delegate(u32),
+    /// It delegates to this many children, which work in the background.
+    Background(u32),
+    /// It waits for children in the background, for all of them or for the first.
+    Wait,
     /// It asks a person and waits for the answer.
     Ask,
     /// It writes to some agent.
@@ -97,6 +102,10 @@ struct Actor {
     proposes: Option<CallKey>,
     /// The message whose reply it waits for, with the recipient.
     writes: Option<(String, String)>,
+    /// True while it waits for children in the background.
+    waits_for_background: bool,
+    /// Whether it may end with its answer, once it has asked; false until the reply.
+    may_leave: Option<bool>,
     /// True from the last answer of its children until it has its slot again.
     returning: bool,
     has_slot: bool,
@@ -196,6 +205,8 @@ pub(super) struct World {
     pub(super) bills: Bills,
     /// The messages of agents and people.
     pub(super) mail: messages::Mail,
+    /// The request whose reply is kept, by its id, and not given to an actor.
+    asked: Option<(String, Option<Reply>)>,
     /// The calls of actors.
     calls: BTreeMap<AgentId, Call>,
     /// Number of requests that each agent has announced.
@@ -263,6 +274,7 @@ impl World {
             ledger: None,
             bills: Bills::new(),
             mail: messages::Mail::default(),
+            asked: None,
             calls: BTreeMap::new(),
             attempts: BTreeMap::new(),
             open_at_failure: None,
@@ -301,7 +313,10 @@ impl World {
         };
         let open = self.state.agents().iter().filter(|(_, agent)| agent.outcome.is_none());
         let unfinished = open.map(|(id, _)| {
-            let waits = self.actors.get(id).is_some_and(|actor| !actor.waits.is_empty());
+            let waits = self
+                .actors
+                .get(id)
+                .is_some_and(|actor| !actor.waits.is_empty() || actor.waits_for_background);
             (id.clone(), UnfinishedAgent { first: first(id), waits })
         });
         let unfinished = unfinished.collect();
@@ -975,7 +990,16 @@ impl World {
                 Action::Reply { to, id, reply: Reply::Message(answer) } => {
                     self.wrote(&to, &id, answer);
                 }
-                Action::Reply { reply: Reply::Agents(_), .. } => {}
+                Action::Reply {
+                    reply: Reply::Agents(_) | Reply::Look(_) | Reply::Stop(_), ..
+                } => {}
+                Action::Reply { to, id, reply: Reply::Wait(waited) } => {
+                    match self.asked.as_mut().filter(|(asked, _)| *asked == id) {
+                        Some((_, reply)) => *reply = Some(Reply::Wait(waited)),
+                        None => self.waited(&to, waited),
+                    }
+                }
+                Action::Reply { to, reply: Reply::Leave(()), .. } => self.may_leave(&to),
                 Action::Reply { to, reply: Reply::Money(allowance), .. } => {
                     self.allowed(&to, allowance);
                 }
@@ -1037,7 +1061,10 @@ impl World {
         let done = self.done.get(&agent).copied().unwrap_or(0);
         let steps: VecDeque<Step> = script.into_iter().skip(done).collect();
         // Only an agent that waits for children may begin without a slot.
-        let waits_first = matches!(steps.front(), Some(Step::Delegate(_) | Step::Ask));
+        let waits_first = matches!(
+            steps.front(),
+            Some(Step::Delegate(_) | Step::Background(_) | Step::Wait | Step::Ask)
+        );
         assert!(has_slot || waits_first, "{agent} works without a slot\n{}", self.story());
         let (waits, asks, proposes, required_outcome) = (Vec::new(), None, None, None);
         let (returning, ending) = (false, false);
@@ -1048,6 +1075,8 @@ impl World {
             asks,
             proposes,
             writes: None,
+            waits_for_background: false,
+            may_leave: None,
             returning,
             has_slot,
             required_outcome,
@@ -1070,6 +1099,7 @@ impl World {
         let Some(actor) = self.actors.get_mut(agent) else { return };
         actor.required_outcome = Some(outcome);
         actor.waits.clear();
+        actor.waits_for_background = false;
         (actor.asks, actor.proposes, actor.writes) = (None, None, None);
         self.calls.remove(agent);
         self.pending.retain(|pending| !matches!(pending, Pending::Called(id, _) if id == agent));
@@ -1079,8 +1109,8 @@ impl World {
         }
     }
 
-    fn answered(&mut self, parent: &AgentId, call: &str, answer: Result<ChildResult, Refused>) {
-        if let Ok(child) = &answer {
+    fn answered(&mut self, parent: &AgentId, call: &str, answer: Result<ChildReply, Refused>) {
+        if let Ok(ChildReply::Ended(child)) = &answer {
             if let Outcome::Failed { failure, .. } = &child.outcome {
                 self.reported_failures.push((child.agent.clone(), failure.kind));
             }
@@ -1199,7 +1229,8 @@ impl World {
             return;
         }
         let is_answered = actor.waits.is_empty() && actor.asks.is_none();
-        let waits = actor.proposes.is_some() || actor.writes.is_some();
+        let waits =
+            actor.proposes.is_some() || actor.writes.is_some() || actor.waits_for_background;
         if !is_answered || waits || actor.returning {
             return;
         }
@@ -1213,7 +1244,8 @@ impl World {
         let actor = self.actors.get_mut(agent).expect("it acts");
         match step {
             Some(Step::Call) => self.call(agent, Purpose::Turn),
-            Some(Step::Delegate(count)) => {
+            Some(Step::Wait) => self.waits_for_background(agent),
+            Some(step @ (Step::Delegate(count) | Step::Background(count))) => {
                 // The step is repeated if the agent resumes before all answers are recorded.
                 let depth = self.state.agents()[agent].depth + 1;
                 let done = self.done.get(agent).copied().unwrap_or(0);
@@ -1231,6 +1263,7 @@ impl World {
                         prompt: "help".to_owned(),
                         timeout: None,
                         output_schema: wanted,
+                        background: step == Step::Background(count),
                     };
                     self.request(agent, delegation);
                 }
@@ -1262,6 +1295,7 @@ impl World {
             Some(Step::Answer) | None if self.reads(agent, true) => {
                 self.pending.push(Pending::Step(agent.clone()));
             }
+            Some(Step::Answer) | None if self.asks_to_leave(agent) => {}
             Some(Step::Answer) | None => self.end_with_answer(agent),
             Some(Step::Refute) if self.state.agents()[agent].definition.is_some() => {
                 let output = Output::whole("fail\nIt is wrong.");

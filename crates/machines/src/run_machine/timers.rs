@@ -34,6 +34,8 @@ pub(super) enum Timer {
     PauseOverdue,
     /// Another child may begin.
     Spawn,
+    /// The time of a wait for children may be over: the agent, and the id of its request.
+    Wait(AgentId, String),
     /// A call should have been tried since the quota of a provider was to be reset.
     QuotaTried,
     /// The time of the question with this id may be over.
@@ -60,6 +62,8 @@ impl Timer {
             | Self::InterruptOverdue
             | Self::PauseOverdue
             | Self::Question(_)
+            // What it waits for is work, or a question: a run that waits for people alone pauses.
+            | Self::Wait(..)
             | Self::Stalled
             | Self::Notice => false,
         }

@@ -49,6 +49,15 @@ pub struct AgentStatus {
     pub call: Option<CallKey>,
     /// Its delegation depth; 0 for a task's own agent.
     pub depth: u32,
+    /// True if its parent does not wait for it.
+    #[serde(default)]
+    pub background: bool,
+    /// True if the message with its result is durable, if it works in the background.
+    #[serde(default)]
+    pub is_told: bool,
+    /// True if it was told that children still work for it, since the last of them began.
+    #[serde(default)]
+    pub knows_of_children: bool,
     /// The check that it makes of its parent's answer, if it makes one.
     #[serde(default)]
     pub check: Option<CheckPlace>,
@@ -167,6 +176,9 @@ impl AgentStatus {
             parent: spawned.parent.clone(),
             call: spawned.call.clone(),
             depth: spawned.depth,
+            background: spawned.background,
+            is_told: false,
+            knows_of_children: false,
             check: spawned.check,
             wanted: Some(wanted).filter(|_| wants && spawned.call.is_some()),
             began: now,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::RunState;
 use crate::event::{Event, Record};
 use crate::id::AgentId;
-use crate::messages::{MessageId, MessageReturned, MessageSent};
+use crate::messages::{About, MessageId, MessageReturned, MessageSent};
 
 /// The messages of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -114,7 +114,10 @@ impl RunState {
     pub(super) fn note_message(&mut self, record: &Record) {
         let messages = &mut self.messages;
         match (&record.agent, &record.event) {
-            (_, Event::MessageSent(sent)) => messages.sent(sent),
+            (_, Event::MessageSent(sent)) => {
+                messages.sent(sent);
+                self.note_subject(sent);
+            }
             (Some(agent), Event::MessageDelivered(delivered)) => {
                 messages.take_out(agent, &delivered.ids);
             }
@@ -124,6 +127,19 @@ impl RunState {
                 messages.by_agents.remove(agent);
             }
             _ => {}
+        }
+    }
+
+    fn note_subject(&mut self, sent: &MessageSent) {
+        match &sent.about {
+            Some(About::ChildEnded { child }) => {
+                self.agents.get_mut(child).into_iter().for_each(|child| child.is_told = true);
+            }
+            Some(About::ChildrenAtWork) => {
+                let agent = self.agents.get_mut(&sent.to);
+                agent.into_iter().for_each(|agent| agent.knows_of_children = true);
+            }
+            None => {}
         }
     }
 }

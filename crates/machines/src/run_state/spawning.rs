@@ -31,6 +31,7 @@ impl RunState {
                 return Err("its parent works for another task".to_owned());
             }
             status.children.push(id.clone());
+            status.knows_of_children &= !spawned.background;
             self.for_each_ancestor(parent, |agent| agent.open = agent.open.saturating_add(1));
         }
         // A check was started by the plan.

@@ -61,6 +61,8 @@ struct VisibleAgent<'a> {
     output_schema: Option<&'a Schema>,
     #[serde(skip_serializing_if = "Reach::is_nobody")]
     messages: Reach,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    background: bool,
 }
 
 /// The part of a model's definition that can affect a result.
@@ -210,6 +212,7 @@ impl<'a> VisibleAgent<'a> {
             skills: &spec.skills,
             output_schema: spec.output_schema.as_ref(),
             messages: spec.messages,
+            background: spec.background,
         }
     }
 }

@@ -495,6 +495,7 @@ fn messages_wait_where_the_request_does_not_fit_with_them() {
                 request: String::new(),
                 reply_to: None,
                 now: false,
+                about: None,
             });
             let with = fits(&mut play);
             assert_eq!(with.is_some(), without.is_some(), "{preset}, {words} words");

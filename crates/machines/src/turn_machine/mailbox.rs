@@ -182,6 +182,10 @@ impl Mailbox {
     }
 }
 
+fn is_reason_to_go_on(message: &MessageSent) -> bool {
+    message.from != Sender::Run || message.about.is_some()
+}
+
 /// Returns a message as a request shows it, with at most this many characters of its text.
 fn shown(message: &MessageSent, most: usize) -> String {
     let from = match &message.from {
@@ -253,12 +257,12 @@ impl Machine {
         is_boundary.then(|| self.mailbox.mail(turn_chars(window), after_answer)).flatten()
     }
 
-    /// Returns true if the agent has given its answer and takes another turn, because somebody wrote to it. What the
-    /// run says of returned messages is no reason.
+    /// Returns true if the agent has given its answer and takes another turn, because somebody wrote to it, or because
+    /// of its children. What the run says of returned messages is no reason.
     pub(super) fn is_reopened(&self) -> bool {
         let has_answered = matches!(self.phase, Phase::Ending(Outcome::Completed { .. }));
         has_answered
-            && self.mailbox.waiting.iter().any(|message| message.from != Sender::Run)
+            && self.mailbox.waiting.iter().any(is_reason_to_go_on)
             && self.mailbox.reopenings < MOST_REOPENINGS
             && self.replies < self.max_turns
             && !self.handing_over
@@ -339,9 +343,9 @@ mod tests {
     const WINDOW: u64 = 200_000;
 
     fn message(id: u64, from: Sender, text: &str) -> MessageSent {
-        let (request, reply_to, now) = Default::default();
-        let to = AgentId::from_text("a");
-        MessageSent { id: MessageId(id), to, from, text: text.to_owned(), request, reply_to, now }
+        let (request, reply_to, now, about) = Default::default();
+        let (id, to, text) = (MessageId(id), AgentId::from_text("a"), text.to_owned());
+        MessageSent { id, to, from, text, request, reply_to, now, about }
     }
 
     fn by_agent(id: u64, text: &str) -> MessageSent {

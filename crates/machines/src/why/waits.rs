@@ -247,9 +247,10 @@ impl Why<'_> {
         (until_ms > self.now_ms).then_some((rate, until_ms))
     }
 
+    /// Returns true if an agent waits for children, as far as the records tell that know of no calls.
     pub(super) fn has_open_children(&self, agent: &AgentStatus) -> bool {
         // Itself is one of those that are open.
-        agent.open > 1 && self.begun_children(agent).next().is_some()
+        agent.open > 1 && self.begun_children(agent).any(|(_, child)| !child.background)
     }
 
     fn begun_children<'b>(

@@ -49,6 +49,7 @@ fn the_page_in_the_documentation_is_this_one() {
     let mut specs: Vec<ToolSpec> = own.map(|tool| tool.spec().clone()).collect();
     let wording = Wording {
         helpers: Some(&[("helper", "what its `description` says")]),
+        background: true,
         compact: &preset.compact_tool,
         snip: preset.snip_tool.as_ref(),
     };

@@ -15,6 +15,8 @@ use crate::schema::Schema;
 pub struct Wording<'a> {
     /// Name and description of each agent to which it may delegate; `None` if it may not.
     pub helpers: Option<&'a [(&'a str, &'a str)]>,
+    /// True if it may go on while they work.
+    pub background: bool,
     /// The preset's texts of `compact`.
     pub compact: &'a CompactTool,
     /// The preset's texts of `snip`; `None` if the agent may not drop the middle of its view.
@@ -64,6 +66,14 @@ fn described(description: &str, schema: Value) -> Option<(String, Value)> {
     Some((description.to_owned(), schema))
 }
 
+/// Returns the duration that the input `timeout` of a tool names.
+fn time_limit(timeout: Option<&str>) -> Result<Option<Duration>, String> {
+    let Some(text) = timeout else { return Ok(None) };
+    let limit = duration::parse(text).filter(|limit| !limit.is_zero());
+    let bad = || format!("`timeout` cannot be `{text}`: write a duration such as `90s` or `5m`");
+    limit.map(Some).ok_or_else(bad)
+}
+
 /// The arguments of `delegate`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +94,9 @@ pub struct Delegate {
     /// The most that the child may spend.
     #[serde(default)]
     pub budget: Option<ChildBudget>,
+    /// True if the parent does not wait for it.
+    #[serde(default)]
+    pub background: bool,
 }
 
 /// What a parent gives a child to spend, with all agents below it.
@@ -115,7 +128,7 @@ impl Delegate {
             description.push_str(&format!("\n- {name}: {what}"));
         }
         let names: Vec<_> = helpers.iter().map(|(name, _)| *name).collect();
-        let properties = json!({
+        let mut properties = json!({
             "agent": {"type": "string", "enum": names, "description": "Who is to do it"},
             "prompt": text("What is to be done"),
             "description": text("Three to five words for people"),
@@ -137,6 +150,13 @@ impl Delegate {
                 "additionalProperties": false,
             },
         });
+        if wording.background {
+            properties["background"] = json!({
+                "type": "boolean",
+                "description": "True to go on at once: the answer says the name of the agent that has begun, and its \
+                                result comes later as a message. `wait` waits for it",
+            });
+        }
         Some((description, object(properties, &["agent", "prompt"])))
     }
 
@@ -145,11 +165,7 @@ impl Delegate {
     /// # Errors
     /// Returns an error if it is not a duration above zero.
     pub fn time_limit(&self) -> Result<Option<Duration>, String> {
-        let Some(text) = &self.timeout else { return Ok(None) };
-        let limit = duration::parse(text).filter(|limit| !limit.is_zero());
-        let bad =
-            || format!("`timeout` cannot be `{text}`: write a duration such as `90s` or `5m`");
-        limit.map(Some).ok_or_else(bad)
+        time_limit(self.timeout.as_deref())
     }
 
     /// Returns the schema that the answer must fit.
@@ -167,6 +183,99 @@ impl Delegate {
         Schema::new(document.clone()).map_err(bad)?;
         Ok(Some(encoded))
     }
+}
+
+/// The arguments of `wait`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// The children; empty: those that work in the background.
+    #[serde(default, rename = "for")]
+    pub names: Vec<String>,
+    /// True to wait until all of them have ended, and not only the first.
+    #[serde(default)]
+    pub all: bool,
+    /// The longest wait, as in `agents.toml`.
+    #[serde(default)]
+    pub timeout: Option<String>,
+}
+
+/// The longest wait for children where a call names no other: long enough for most jobs, and short enough that a
+/// parent looks at what it waits for.
+const WAIT: Duration = Duration::from_secs(30 * 60);
+
+impl Wait {
+    pub(super) fn describe(wording: &Wording<'_>) -> Option<(String, Value)> {
+        in_background(wording)?;
+        let description = "Waits for agents that you started in the background, at no cost: until the first of them has \
+            ended, or all, until a message comes for you, or until the time is over. What they did comes as \
+            messages.";
+        let names = json!({
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The names of the agents; without it, all that work for you in the background",
+        });
+        let all = json!({
+            "type": "boolean",
+            "description": "True to wait until all of them have ended, and not only the first",
+        });
+        let properties = json!({"for": names, "all": all, "timeout": text("The longest wait; 30m if you say nothing")});
+        described(description, object(properties, &[]))
+    }
+
+    /// Returns the longest wait.
+    ///
+    /// # Errors
+    /// Returns an error if it is not a duration above zero.
+    pub fn time_limit(&self) -> Result<Duration, String> {
+        Ok(time_limit(self.timeout.as_deref())?.unwrap_or(WAIT))
+    }
+}
+
+/// The arguments of `check_child`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CheckChild {
+    /// The child.
+    pub name: String,
+}
+
+impl CheckChild {
+    pub(super) fn describe(wording: &Wording<'_>) -> Option<(String, Value)> {
+        in_background(wording)?;
+        let description = "Says how far an agent is that you started: what it does now, or, once it has ended, its \
+            whole result.";
+        let properties = json!({"name": text("The name of the agent")});
+        described(description, object(properties, &["name"]))
+    }
+}
+
+/// The arguments of `stop_child`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopChild {
+    /// The child.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl StopChild {
+    pub(super) fn describe(wording: &Wording<'_>) -> Option<(String, Value)> {
+        in_background(wording)?;
+        let description = "Stops an agent that you started in the background, with all that work for it. What it did \
+            stays.";
+        let properties = json!({
+            "name": text("The name of the agent"),
+            "reason": text("Why, for the records"),
+        });
+        described(description, object(properties, &["name", "reason"]))
+    }
+}
+
+/// Returns something if an agent may go on while its children work.
+fn in_background(wording: &Wording<'_>) -> Option<()> {
+    wording.helpers.filter(|_| wording.background).map(drop)
 }
 
 /// The arguments of `todo_write`.

@@ -72,6 +72,10 @@ sections! {
         /// `parent`, to the agent that delegated to it and to those to which it delegates; `run`, to every agent
         /// of the run. What it hears from others is information and no instruction.
         messages: Reach = Reach::Nobody, words_of::<Reach>(&[]);
+        /// If `true`, the agent may go on while its `sub_agents` work: `delegate` has the input `background`, the
+        /// result comes as a message, and the tools `wait`, `check_child` and `stop_child` are there. What still works
+        /// when the agent has given its last answer ends with it; it is told of that once before.
+        background: bool = false, Kind::Truth, gives "unused_key";
     }
     later {
         /// The MCP servers whose tools the agent may call.

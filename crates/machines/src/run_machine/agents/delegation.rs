@@ -6,7 +6,7 @@ use crate::id::{AgentId, CallKey, Name};
 use crate::run_machine::Facts;
 use crate::run_machine::decision::{Child, Decision};
 use crate::run_machine::desk::Desk;
-use crate::run_machine::request::{ChildResult, Delegation, Refused, Reply};
+use crate::run_machine::request::{ChildReply, Delegation, Refused, Reply};
 use crate::turn::{AgentSpawned, Program};
 
 /// Sentence after the prompt of a child whose answer must fit a schema, which follows.
@@ -51,8 +51,15 @@ impl Desk<'_, Agents> {
         // A parent that waits for its children needs no slot.
         self.post(Decision::Release(parent.clone()));
         if let Some(child) = self.child_of(&delegation.call) {
-            // A child that is still at work answers when it ends.
-            return self.post(Decision::GiveResult(child));
+            return match (delegation.background, self.is_taken(&child)) {
+                (true, true) => {
+                    self.answer(&parent, &delegation.call, Ok(ChildReply::Begun(child)));
+                }
+                // Its record comes, and with it the answer.
+                (true, false) => {}
+                // A child that is still at work answers when it ends.
+                (false, _) => self.post(Decision::GiveResult(child)),
+            };
         }
         // What cleans up after a stop goes on as before.
         let is_ending = self.pauses.is_interrupted() || self.sentence(&parent).is_some();
@@ -77,7 +84,7 @@ impl Desk<'_, Agents> {
         &mut self,
         parent: &AgentId,
         call: &CallKey,
-        answer: Result<ChildResult, Refused>,
+        answer: Result<ChildReply, Refused>,
     ) {
         // A parent without an actor asks again after it has resumed.
         if self.agents.is_live(parent) {
@@ -90,7 +97,8 @@ impl Desk<'_, Agents> {
     pub(in crate::run_machine) fn start_child(&mut self, child: Child) {
         let Child { agent: id, parent, task, delegation } = child;
         let schema = self.schema_of_child(&delegation);
-        let Delegation { depth, call, agent, mut prompt, timeout, budget, .. } = delegation;
+        let Delegation { depth, call, agent, mut prompt, timeout, budget, background, .. } =
+            delegation;
         if let Some(schema) = &schema {
             prompt.push_str(FORM);
             prompt.push_str(schema.as_str());
@@ -111,6 +119,7 @@ impl Desk<'_, Agents> {
             answer_schema: schema,
             timeout_ms: timeout.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             budget,
+            background,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
     }

@@ -64,6 +64,9 @@ impl World {
         }
         *reopened += u32::from(after_answer);
         let ids = std::mem::take(held);
+        if let Some(actor) = self.actors.get_mut(agent) {
+            actor.may_leave = None;
+        }
         let task = self.actors[agent].task.clone();
         let draft = Draft::agent(&task, agent, MessageDelivered { ids, turn: 1 });
         self.queue(agent.as_str(), vec![draft]);
@@ -153,7 +156,10 @@ impl World {
 
 /// Returns true if a step makes an agent do something of its own, before which it reads.
 pub(super) fn is_boundary(step: Option<Step>) -> bool {
-    matches!(step, Some(Step::Write | Step::Call | Step::Delegate(_)))
+    matches!(
+        step,
+        Some(Step::Write | Step::Call | Step::Delegate(_) | Step::Background(_) | Step::Wait)
+    )
 }
 
 impl World {

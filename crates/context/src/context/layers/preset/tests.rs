@@ -544,7 +544,7 @@ fn models_read_the_same_bytes_as_ever() {
     .enumerate()
     {
         let (helpers, snip) = (Some(helpers), preset.snip_tool.as_ref());
-        let wording = Wording { helpers, compact: &preset.compact_tool, snip };
+        let wording = Wording { helpers, background: false, compact: &preset.compact_tool, snip };
         for tool in OwnTool::ALL {
             match tool {
                 OwnTool::Compact | OwnTool::Snip => put(&preset.name, tool, &wording),
