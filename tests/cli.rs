@@ -12,6 +12,7 @@ mod loops;
 mod machine;
 mod many_tasks;
 mod mistakes;
+mod next_commands;
 mod printed;
 mod prune;
 mod report;

@@ -3,12 +3,14 @@
 use crate::support::desk::{Desk, Done, wait};
 
 /// The commands that a message tells somebody to type: in backquotes, or after a label at the end of a line.
-fn told(said: &str) -> Vec<String> {
+pub(super) fn told(said: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in said.lines() {
         let quoted = line.split('`').skip(1).step_by(2).map(str::to_owned);
         found.extend(quoted.filter(|text| text.starts_with("callsheet ")));
-        if let Some((_, command)) = line.split_once("  callsheet ") {
+        let typed = ["  ", "> ", "help: "].into_iter();
+        let mut typed = typed.filter_map(|label| line.split_once(&format!("{label}callsheet ")));
+        if let Some((_, command)) = typed.next() {
             found.push(format!("callsheet {}", command.split("  #").next().unwrap_or(command)));
         }
     }
