@@ -7,6 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::support::desk::{Desk, wait};
 
+/// The longest time for which a line may be on its way, however busy the machine is.
+const LATEST: Duration = Duration::from_secs(10);
+
 /// A `tail -f` whose lines are read as they come.
 struct Tail {
     child: Child,
@@ -93,9 +96,12 @@ fn lines_of_a_task_and_of_an_agents_command_come_at_once_and_in_order() {
         let stamped: Vec<_> = stamped.collect();
         let order: Vec<_> = stamped.iter().map(|(number, _)| *number).collect();
         assert_eq!(order, (1..=10).collect::<Vec<_>>());
-        // The soonest: a machine that does other work delays others, and this one by nothing else.
-        let soonest = stamped.iter().map(|(_, late)| *late).min().expect("lines");
-        assert!(soonest < Duration::from_millis(200), "{soonest:?}");
+        // The median: a machine that does other work delays some of them, and a program that looked for lines twice a
+        // second would delay more than half.
+        let mut late: Vec<_> = stamped.iter().map(|(_, late)| *late).collect();
+        late.sort_unstable();
+        assert!(late[late.len() / 2] < Duration::from_millis(200), "{late:?}");
+        assert!(late[late.len() - 1] < LATEST, "{late:?}");
         assert_eq!(run.end().code, 0);
         let all = tail.end();
         let (line, end) = (all.find(": careful"), all.find("task completed"));
