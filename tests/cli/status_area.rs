@@ -18,40 +18,69 @@ fn crowd(agents: usize) -> Desk {
     )
 }
 
-/// The lines of the area: below the last line of the log.
-fn area(terminal: &Terminal) -> Vec<String> {
-    let rows = terminal.rows();
-    let at = rows.iter().position(|line| line.contains("tasks ") && line.contains(" done,"));
-    rows.into_iter().skip(at.unwrap_or(usize::MAX)).collect()
+/// The sizes of terminals, each with the number of lines that the area may have there.
+const SIZES: [((u16, u16), usize); 3] = [((24, 80), 16), ((50, 130), 33), ((8, 40), 4)];
+
+/// Waits until the screen shows an area of a crowd with so many lines, once, and nothing of an earlier one. The screen
+/// may be read amid a drawing; what an earlier one left would stay in all of them.
+fn until_whole(terminal: &Terminal, agents: usize, most: usize) {
+    wait("a whole area, once", || {
+        let rows = terminal.rows();
+        let begins = |row: &String| row.contains("tasks ") && row.contains(" done,");
+        let (above, lines) = rows.split_at(rows.iter().position(begins)?);
+        let parts = [" turns · ", "more at work:", " t1 "];
+        let is_of_area = |row: &String| parts.iter().any(|part| row.contains(part));
+        let is_once = lines.iter().filter(|row| begins(row)).count() == 1
+            && lines.iter().filter(|row| row.contains(" turns · ")).count() == 1
+            && !above.iter().any(is_of_area);
+        let is_agent = |line: &&String| line.contains("look-") || line.contains("builds");
+        let named = lines.iter().filter(is_agent).count();
+        let folded = lines.iter().any(|line| line.contains("more at work:"));
+        let has_line = lines.iter().any(|line| line.contains("| compiling one"));
+        let is_whole = named > agents || (named > 0 && folded);
+        let is_all = is_once && is_whole && (has_line || folded);
+        // There are as many agents as the area has lines, or more.
+        (is_all && lines.len() == most).then_some(())
+    });
+}
+
+/// Cancels the run of a crowd, and sees that nothing of its area stays.
+fn end_crowd(desk: &Desk, terminal: &Terminal) {
+    desk.good(&["cancel", "desk"]);
+    wait("the end", || terminal.text().contains("its events:").then_some(()));
+    let shown = terminal.text();
+    assert!(!shown.contains("tasks 0/") && !shown.contains("at work:"), "{shown}");
 }
 
 #[test]
 fn agents_have_lines_as_far_as_there_is_space() {
-    for (agents, (rows, columns), most) in
-        [(30, (24, 80), 16), (30, (50, 130), 33), (300, (8, 40), 4), (300, (50, 130), 33)]
-    {
+    for agents in [30, 300] {
+        for (size, most) in SIZES {
+            let desk = crowd(agents);
+            let terminal = Terminal::start_sized(&desk, size, &["run"]);
+            terminal.until(&format!("{} running", agents + 1));
+            let first = terminal.written().len();
+            let some = 3 * most * usize::from(size.1);
+            wait("later drawings", || (terminal.written().len() > first + some).then_some(()));
+            until_whole(&terminal, agents, most);
+            end_crowd(&desk, &terminal);
+        }
+    }
+}
+
+#[test]
+fn a_window_that_grows_and_shrinks_keeps_one_area_of_its_own_size() {
+    for agents in [30, 300] {
         let desk = crowd(agents);
-        let terminal = Terminal::start_sized(&desk, (rows, columns), &["run"]);
-        let all = format!("{} running", agents + 1);
-        terminal.until(&all);
-        let first = terminal.written().len();
-        wait("some later drawings", || (terminal.written().len() > first + 4_000).then_some(()));
-        // The screen may be read amid a drawing. What an earlier one left would stay in all of them.
-        wait("a whole area, once", || {
-            let lines = area(&terminal);
-            assert!(lines.len() <= most, "{} of {most}: {lines:#?}", lines.len());
-            let is_agent = |line: &&String| line.contains("look-") || line.contains("builds");
-            let named = lines.iter().filter(is_agent).count();
-            let folded = lines.iter().any(|line| line.contains("more at work:"));
-            let has_line = lines.iter().any(|line| line.contains("| compiling one"));
-            let is_whole = named > agents || (named > 0 && folded);
-            let once = terminal.text().matches("tasks 0/").count() == 1;
-            (once && is_whole && (has_line || folded)).then_some(())
-        });
-        desk.good(&["cancel", "desk"]);
-        wait("the end", || terminal.text().contains("its events:").then_some(()));
-        let shown = terminal.text();
-        assert!(!shown.contains("tasks 0/") && !shown.contains("at work:"), "{shown}");
+        let [middle, large, small] = SIZES;
+        let terminal = Terminal::start_sized(&desk, middle.0, &["run"]);
+        terminal.until(&format!("{} running", agents + 1));
+        until_whole(&terminal, agents, middle.1);
+        for ((rows, columns), most) in [large, middle, small, middle, small, large] {
+            terminal.resize_to(rows, columns);
+            until_whole(&terminal, agents, most);
+        }
+        end_crowd(&desk, &terminal);
     }
 }
 

@@ -2,10 +2,14 @@
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 
 use super::desk::{Desk, wait};
+
+/// The time without output after which a drawing is over; the next one follows 200 ms after it began.
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// A program at a pseudo-terminal.
 pub(crate) struct Terminal {
@@ -83,10 +87,25 @@ impl Terminal {
         self.resize_to(40, columns);
     }
 
+    /// Changes the size between two drawings, so that none is made for one size and shown in the other.
     pub(crate) fn resize_to(&self, rows: u16, columns: u16) {
+        let mut last = (0, Instant::now());
+        wait("a pause between two drawings", || {
+            let written = self.written.lock().expect("no panic").len();
+            if written != last.0 {
+                last = (written, Instant::now());
+            }
+            (last.1.elapsed() > PAUSE).then_some(())
+        });
+        let mut screen = self.screen.lock().expect("no panic");
+        // Terminals keep the row of the cursor: rows for which there is no space go up and out of sight.
+        let (row, _) = screen.screen().cursor_position();
+        if let Some(beyond @ 1..) = (row + 1).checked_sub(rows) {
+            screen.process(format!("\x1b[{beyond}S").as_bytes());
+        }
+        screen.screen_mut().set_size(rows, columns);
         let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.resize(size).expect("resized");
-        self.screen.lock().expect("no panic").screen_mut().set_size(rows, columns);
     }
 
     pub(crate) fn end(mut self) -> (u32, String) {
