@@ -201,3 +201,45 @@ fn trust_is_asked_for_before_anything_begins() {
     let (code, shown) = Terminal::start(&desk, 120, &["run"]).end();
     assert!(code == 0 && !shown.contains("trust it?"), "{shown}");
 }
+
+#[test]
+fn another_run_beside_one_that_is_running_is_asked_for() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'until test -e go; do sleep 0.01; done'\n");
+    let first = desk.start(&["run"]);
+    desk.wait_for_event("tool.started", |_| true);
+    let id = desk.runs()[0].file_name().expect("a name").to_string_lossy().into_owned();
+    let asks = "start another one? [y yes, n no; enter asks again]";
+    let mut terminal = Terminal::start(&desk, 100, &["run"]);
+    // Typed ahead: none of it is an answer.
+    terminal.types("y\n");
+    let shown = terminal.until(asks);
+    let told = format!("`desk` is already running: run {}.", &id[id.len() - 8..]);
+    assert!(shown.contains(&told) && shown.contains("in the same folder"), "{shown}");
+    // Enter alone is no answer.
+    terminal.types("\n");
+    wait("the question again", || (terminal.text().matches(asks).count() == 2).then_some(()));
+    terminal.types("n\n");
+    let ended = wait("its end", || terminal.child.try_wait().expect("a child"));
+    assert_eq!(ended.exit_code(), 75, "{}", terminal.text());
+    terminal.until("`callsheet attach` follows it; `--also` does not ask");
+    assert_eq!(desk.runs().len(), 1, "nothing began");
+
+    let mut second = Terminal::start(&desk, 100, &["run"]);
+    second.until(asks);
+    assert_eq!(desk.runs().len(), 1, "nothing begins before the answer");
+    second.types("y\n");
+    second.until("tasks 0/1 done, 1 running");
+    assert_eq!(desk.runs().len(), 2);
+    let third = Terminal::start(&desk, 100, &["run", "--also"]);
+    let shown = third.until("tasks 0/1 done, 1 running");
+    assert!(!shown.contains("start another one?"), "{shown}");
+    desk.write("go", "");
+    for terminal in [second, third] {
+        let (code, shown) = terminal.end();
+        assert_eq!(code, 0, "{shown}");
+    }
+    assert_eq!(first.end().code, 0);
+    let rows = desk.json(&["ps", "-a", "--json"]);
+    let runs = rows.iter().filter(|row| row["kind"] == "run" && row["state"] == "completed");
+    assert_eq!(runs.count(), 3);
+}
