@@ -15,6 +15,7 @@ mod mistakes;
 mod next_commands;
 mod printed;
 mod prune;
+mod reasons;
 mod report;
 mod service;
 mod set;
