@@ -9,6 +9,7 @@ mod neighbours;
 mod odd_files;
 mod questions;
 mod races;
+mod refusals;
 mod rules;
 mod run_by_others;
 mod sandbox;

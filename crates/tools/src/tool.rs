@@ -199,7 +199,7 @@ pub struct ToolOutput {
     /// The last lines of stdout and stderr in the order in which they came, if they were kept apart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_lines: String,
-    /// What the sandbox may have refused a command of a task, and the key that would allow it.
+    /// What the sandbox refused, or may have refused, a command of a task, and the key that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
     /// The image or the PDF that stands behind the text.

@@ -33,7 +33,7 @@ pub struct Printed {
     /// The last lines of both, in the order in which they came.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_lines: String,
-    /// What the sandbox may have refused it, and the key that would allow it.
+    /// What the sandbox refused it, or may have, and the key that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
 }

@@ -27,7 +27,7 @@ use crate::store::{INLINE_CHARS_FAILED, LastLines, MEMORY_BYTES, OpenLine, Store
 use crate::tool::environment::{self, Environment};
 use crate::tool::printing::Waiting;
 use crate::tool::process_capacity;
-use crate::tool::sandbox::{self, Input, LeftBehind, Policy};
+use crate::tool::sandbox::{self, Input, LeftBehind, Policy, RefusedHosts};
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -90,6 +90,16 @@ pub(super) async fn run(
     place: ProcessGroup,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
+    run_noting(program, place, context, &RefusedHosts::default()).await
+}
+
+/// Does the same, and notes the hosts that the sandbox refuses to the program.
+pub(super) async fn run_noting(
+    program: Program,
+    place: ProcessGroup,
+    context: &ToolContext,
+    refused: &RefusedHosts,
+) -> Result<ToolOutput, ToolError> {
     let Program { argv, folder, input, errors, timeout, inline_chars } = program;
     let (name, arguments) = match argv.split_first() {
         Some((name, rest)) => (name.as_str(), rest),
@@ -115,7 +125,7 @@ pub(super) async fn run(
             }
         };
         command.current_dir(root.join(folder));
-        started(command, output, errors, place, context).await
+        started(command, output, errors, place, context, refused).await
     };
     let started = start.await.map_err(|source| io_error(&format!("start `{name}`"), source))?;
     let input = input.unwrap_or_default().into_bytes();
@@ -154,6 +164,7 @@ async fn started(
     errors: Option<PipeReader>,
     place: ProcessGroup,
     context: &ToolContext,
+    refused: &RefusedHosts,
 ) -> io::Result<Started> {
     set_environment(&mut command, context);
     command.kill_on_drop(true);
@@ -166,7 +177,7 @@ async fn started(
         (ProcessGroup::ThisGroup, Some(policy)) => {
             // Entering the sandbox takes no time of the call: the parent records meanwhile that the
             // command begins.
-            let (mut child, mut left) = sandbox::start(policy, &mut command)?;
+            let (mut child, mut left) = sandbox::start(policy, &mut command, refused)?;
             context.announce.announce(None).await.map_err(io::Error::other)?;
             sandbox::begin(policy, &mut child, left.as_mut()).await;
             (child, Group::own(), left)

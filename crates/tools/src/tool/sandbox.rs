@@ -43,6 +43,7 @@ use tokio::process::{Child, Command};
 
 use self::place::{Held, Place};
 pub use self::probe::{NoSandbox, Probed, probe, probe_all};
+pub(super) use self::proxy::{Refused, RefusedHosts};
 pub(super) use self::temporary::Temporary;
 pub use self::untried::Untried;
 use crate::spec::sandbox::{CommandLimits, Confinement};
@@ -127,6 +128,9 @@ pub struct Policy {
     /// The hosts that may be reached otherwise, as [`host_of`](crate::spec::sandbox::host_of) writes
     /// them. They need namespaces.
     pub hosts: Vec<String>,
+    /// True if the network that the run gives to commands was taken from these.
+    #[serde(default)]
+    pub is_kept_offline: bool,
     /// Namespaces that the command gets. Without any, only the entries of a folder in `write` that
     /// hold no protected path can be written.
     pub namespaces: Namespaces,
@@ -254,10 +258,11 @@ pub(super) fn prepare(namespaces: Namespaces) -> Result<(), String> {
 }
 
 /// Starts a command that [`Policy::command`] returned, from a process that has called [`prepare`].
-/// It waits in its sandbox until [`begin`] is called.
+/// It waits in its sandbox until [`begin`] is called. What its proxy refuses is noted in `refused`.
 pub(super) fn start(
     policy: &Policy,
     command: &mut Command,
+    refused: &RefusedHosts,
 ) -> io::Result<(Child, Option<LeftBehind>)> {
     command.stdin(Stdio::piped());
     if policy.namespaces == Namespaces::None {
@@ -277,7 +282,7 @@ pub(super) fn start(
     if let Some(listener) = listener {
         // It ends with this process, which is there for one command.
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::spawn(proxy::serve(listener, policy.hosts.clone().into()));
+        tokio::spawn(proxy::serve(listener, policy.hosts.clone().into(), refused.clone()));
     }
     Ok((child, left))
 }
@@ -313,8 +318,9 @@ impl Policy {
     pub fn within(&self, confinement: Confinement) -> Self {
         let Confinement { read_only, offline } = confinement;
         let mut policy = self.clone();
-        policy.network &= !offline;
         if offline {
+            policy.is_kept_offline |= policy.network || !policy.hosts.is_empty();
+            policy.network = false;
             policy.hosts.clear();
         }
         if read_only {

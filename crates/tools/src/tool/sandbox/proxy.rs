@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -32,16 +33,50 @@ const MOST_UNREAD: u64 = 1 << 20;
 /// Pause after a connection could not be taken: too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves the connections of a command until it is dropped.
-pub(super) async fn serve(listener: TcpListener, hosts: Arc<[String]>) {
+/// The most hosts of a command that are kept when they are refused: a person reads them in one line.
+const MOST_REFUSED: usize = 8;
+
+/// The hosts that were refused, in the form of `network`: no character in it changes a line or a text of TOML.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::tool) struct Refused {
+    /// The first of them, each once, in the order in which they were asked for.
+    pub(in crate::tool) hosts: Vec<String>,
+    /// True if there were others.
+    pub(in crate::tool) has_more: bool,
+}
+
+/// Notes the hosts that the proxy of a command refuses.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tool) struct RefusedHosts(Arc<Mutex<Refused>>);
+
+impl RefusedHosts {
+    /// Returns what was refused until now.
+    pub(in crate::tool) fn noted(&self) -> Refused {
+        self.0.lock().clone()
+    }
+
+    fn note(&self, host: String) {
+        let mut noted = self.0.lock();
+        if noted.hosts.contains(&host) {
+            return;
+        }
+        match noted.hosts.len() {
+            MOST_REFUSED.. => noted.has_more = true,
+            _ => noted.hosts.push(host),
+        }
+    }
+}
+
+/// Serves the connections of a command until it is dropped, and notes the hosts that it refuses.
+pub(super) async fn serve(listener: TcpListener, hosts: Arc<[String]>, refused: RefusedHosts) {
     let permits = Arc::new(Semaphore::new(MOST));
     while let Ok(permit) = permits.clone().acquire_owned().await {
         match listener.accept().await {
             Ok((client, _)) => {
-                let hosts = hosts.clone();
+                let (hosts, refused) = (hosts.clone(), refused.clone());
                 tokio::spawn(async move {
                     // A connection that breaks is known at both of its ends.
-                    let _broken = answer(client, &hosts).await;
+                    let _broken = answer(client, &hosts, &refused).await;
                     drop(permit);
                 });
             }
@@ -50,14 +85,18 @@ pub(super) async fn serve(listener: TcpListener, hosts: Arc<[String]>) {
     }
 }
 
-async fn answer(mut client: TcpStream, hosts: &[String]) -> io::Result<()> {
+async fn answer(mut client: TcpStream, hosts: &[String], refused: &RefusedHosts) -> io::Result<()> {
     let opened = tokio::time::timeout(WITHIN, open(&mut client, hosts)).await;
     match opened.unwrap_or_else(|_| Err(Refusal::new("504 Gateway Timeout", "it took too long"))) {
         Ok(mut server) => {
             tokio::io::copy_bidirectional(&mut client, &mut server).await?;
             Ok(())
         }
-        Err(refusal) => {
+        Err(mut refusal) => {
+            // Before the answer: the command may end as soon as it has it.
+            if let Some(host) = refusal.wanted.take() {
+                refused.note(host);
+            }
             client.write_all(refusal.text().as_bytes()).await?;
             client.shutdown().await?;
             // A client that is still sending would be cut off by a reset before it reads the refusal.
@@ -205,11 +244,13 @@ const OF_THE_PROXY: [&str; 6] =
 struct Refusal {
     status: &'static str,
     reason: String,
+    /// What `network` would have to name; `None` if that would not help.
+    wanted: Option<String>,
 }
 
 impl Refusal {
     fn new(status: &'static str, reason: &str) -> Self {
-        Self { status, reason: reason.to_owned() }
+        Self { status, reason: reason.to_owned(), wanted: None }
     }
 
     fn malformed() -> Self {
@@ -222,7 +263,7 @@ impl Refusal {
              `network` in `[sandbox]` of agents.toml",
             hosts.join(", ")
         );
-        Self { status: DENIED, reason }
+        Self { status: DENIED, reason, wanted: Some(host.to_owned()) }
     }
 
     fn private(host: &str, address: SocketAddr) -> Self {
@@ -230,11 +271,11 @@ impl Refusal {
             "{host} leads to {address}, which is private; a person can add this address to `network` in \
              `[sandbox]` of agents.toml, beside the name"
         );
-        Self { status: DENIED, reason }
+        Self { status: DENIED, reason, wanted: Some(address.to_string()) }
     }
 
     fn text(&self) -> String {
-        let Self { status, reason } = self;
+        let Self { status, reason, .. } = self;
         let length = reason.len() + 1;
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
@@ -279,6 +320,35 @@ mod tests {
         assert_eq!(plain, Some(Request { host: "a.b:81".to_owned(), head: Some(own.into()) }));
         let short = read("GET http://a.b?q HTTP/1.1").and_then(|request| request.head).unwrap();
         assert!(short.starts_with(b"GET /?q HTTP/1.1\r\nHost: a.b\r\n"));
+    }
+
+    #[test]
+    fn a_few_refused_hosts_are_kept_each_once() {
+        let refused = RefusedHosts::default();
+        for host in ["a.b:1", "a.b:2", "a.b:1"] {
+            refused.note(host.to_owned());
+        }
+        let two = ["a.b:1", "a.b:2"].map(str::to_owned).to_vec();
+        assert_eq!(refused.noted(), Refused { hosts: two.clone(), has_more: false });
+        for number in 0..1_000 {
+            refused.note(format!("h{number}.b:1"));
+        }
+        let Refused { hosts, has_more } = refused.noted();
+        assert!(has_more && hosts.len() == MOST_REFUSED && hosts.starts_with(&two), "{hosts:?}");
+    }
+
+    #[test]
+    fn what_is_refused_is_what_the_key_would_have_to_name() {
+        let hosts = ["a.b:1".to_owned()];
+        let address = "[fd00::2]:443".parse().expect("an address");
+        for (refusal, wanted) in [
+            (Refusal::denied("c.d:443", &hosts), Some("c.d:443")),
+            (Refusal::private("a.b:1", address), Some("[fd00::2]:443")),
+            (Refusal::malformed(), None),
+            (Refusal::new("504 Gateway Timeout", "it took too long"), None),
+        ] {
+            assert_eq!(refusal.wanted.as_deref(), wanted, "{refusal:?}");
+        }
     }
 
     #[test]

@@ -165,11 +165,18 @@ async fn answer(root: &Path, store: Store, prepared: Result<(), String>) -> io::
     let began = gone.borrow().unwrap_or_else(Instant::now);
     crash::pass(Point::WrapperAfterEffect);
     crash::pass_parent(Point::ParentAfterEffect);
-    let end = ended.map_err(|error| {
-        let mut reason = error.to_string();
-        secrets.redact(&mut reason);
-        reason
-    });
+    let end = match ended {
+        Ok(mut output) => {
+            // It names hosts, which the command has chosen.
+            output.sandbox.iter_mut().for_each(|told| secrets.redact(told));
+            Ok(output)
+        }
+        Err(error) => {
+            let mut reason = error.to_string();
+            secrets.redact(&mut reason);
+            Err(reason)
+        }
+    };
     let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     let kept = Kept { v: VERSION, key: job.key, end, took_ms };
     let bytes = serde_json::to_vec(&kept)?;
