@@ -177,6 +177,7 @@ fn unwritten(policy: &Policy, is_read: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::sandbox::Confinement;
 
     fn hosts<const N: usize>(hosts: [&str; N]) -> Vec<String> {
         hosts.map(str::to_owned).to_vec()
@@ -271,6 +272,21 @@ mod tests {
         }
         let found = guessed(read_only, &closed(), Binding::default()).expect("it is told");
         assert!(!found.contains("readable_roots"), "{found}");
+    }
+
+    #[test]
+    fn the_key_of_a_task_is_named_only_where_the_run_has_a_network() {
+        let offline = Confinement { offline: true, ..Confinement::default() };
+        let lookup = "npm error code EAI_AGAIN";
+        let some = Policy { hosts: hosts(["a.b:1"]), ..closed() };
+        let open = Policy { network: true, ..closed() };
+        for run in [&some, &open] {
+            let found = guessed(lookup, &run.within(offline), Binding::default());
+            let found = found.unwrap_or_default();
+            assert!(found.contains("its own `sandbox` says `network = false`"), "{found}");
+        }
+        let same = closed();
+        assert_eq!(same.within(offline), same, "nothing is taken from it");
     }
 
     #[test]
