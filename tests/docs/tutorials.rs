@@ -124,3 +124,8 @@ fn a_night_is_as_it_is_told() {
 fn a_bill_is_as_it_is_told() {
     Walk::new().read("what-it-costs.md");
 }
+
+#[test]
+fn a_team_works_as_its_page_shows() {
+    Walk::new().read("teams.md");
+}
