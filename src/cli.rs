@@ -172,7 +172,7 @@ const DRY: [&str; 5] = ["--dry-run", "--dryrun", "--dry", "--what-if", "--noop"]
 const FOREIGN_VERBS: [(&[&str], &str); 6] = [
     (
         &["retry", "rerun", "restart"],
-        "`callsheet resume RUN --retry-failed` begins again what failed; `--retry-failed TASK` one task",
+        "`callsheet resume RUN --retry-failed` reruns what failed; `--retry-failed TASK` one task",
     ),
     (
         &["stop", "kill", "abort"],

@@ -111,7 +111,7 @@ fn outcome(project: &Project, pending: &Pending, allowed: bool, given: Given) ->
         }
         // No message has the id of a question.
         Given::Closed | Given::Queued(_) | Given::NotSent(_) => {
-            complain("error: nobody waits for the answer any more");
+            complain("error: the question is no longer open");
             Exit::Failed
         }
     }

@@ -87,7 +87,7 @@ pub(super) enum Verb {
     /// Show one run, task or agent in full
     #[command(after_help = examples::SHOW)]
     Show(Show),
-    /// Say why a run, a task or an agent waits, failed or was skipped, down to the root
+    /// Explain why a run, a task or an agent waits, failed or was skipped, down to the root
     #[command(after_help = examples::WHY)]
     Why(Why),
     /// Report what a run did, with the evidence for each task
@@ -126,10 +126,10 @@ pub(super) enum Verb {
     /// Send a message to a running agent, which reads it before its next step
     #[command(after_help = examples::SAY)]
     Say(Say),
-    /// Let a run, a task or an agent rest, with all below it
+    /// Pause a run, a task or an agent, with everything below it
     #[command(after_help = examples::PAUSE)]
     Pause(Pause),
-    /// Let what was paused go on
+    /// Continue what was paused
     #[command(after_help = examples::UNPAUSE)]
     Unpause(Unpause),
     /// Start a new run from an event of another run, with changed configuration keys
@@ -153,7 +153,7 @@ pub(super) enum Verb {
     /// Print the JSON Schema of agents.toml or of the events
     #[command(after_help = examples::SCHEMA)]
     Schema(Schema),
-    /// Check what this machine gives to runs, and what hinders them
+    /// Check whether this machine has what runs need
     #[command(after_help = examples::DOCTOR)]
     Doctor(Doctor),
     /// Print the manual page of the program or of a verb
@@ -205,8 +205,8 @@ pub(super) struct Resume {
     /// prompt, agents, models, tools and inputs, and run the other tasks again
     #[arg(long)]
     pub accept_changes: bool,
-    /// Begin again what failed, and what was skipped because of it: all of it, or these tasks. What
-    /// completed is kept, and a conversation that was cut short continues
+    /// Rerun what failed, and what was skipped because of it: everything, or these tasks. Completed
+    /// work is kept, and a conversation that was cut short continues
     #[arg(long, value_name = "TASK", num_args = 0.., add = complete::failed_tasks())]
     pub retry_failed: Option<Vec<String>>,
     /// Resume every run here that was stopped before its end, four at a time
@@ -239,7 +239,7 @@ pub(super) struct TrustFile {
     /// Print everything that is trusted, in all directories
     #[arg(long, conflicts_with = "revoke")]
     pub list: bool,
-    /// Trust nothing in the directory any more
+    /// Withdraw all trust in the directory
     #[arg(long)]
     pub revoke: bool,
     /// Let commands of files run on this machine where it has no sandbox; with --revoke: no longer
@@ -344,7 +344,7 @@ pub(super) struct Tail {
     /// Print the texts of the models too, while they arrive at the process that drives the run
     #[arg(long, requires = "follow", conflicts_with = "json")]
     pub deltas: bool,
-    /// Of the lines that are already there, only the last N
+    /// Print only the last N of the lines that are already there
     #[arg(short = 'n', long, value_name = "N")]
     pub lines: Option<usize>,
     /// Only events after this number

@@ -14,7 +14,7 @@ use crate::spec::budget::{Amount, Caps, Scope};
 use crate::spending::{Spending, Usd};
 
 pub(super) fn run(project: &Project, verb: &args::Budget) -> Exit {
-    let (run, scope, state) = match scope::found(project, &verb.what, "a budget belongs to") {
+    let (run, scope, state) = match scope::found(project, &verb.what) {
         Ok(found) => found,
         Err(exit) => return exit,
     };

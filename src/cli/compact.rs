@@ -48,6 +48,8 @@ pub(super) fn run(project: &Project, verb: &args::Compact) -> Exit {
 /// Says that the supervisor of a run does something else first.
 pub(super) fn note_busy(busy: Option<&str>) {
     if let Some(busy) = busy {
-        complain(&format!("note: the supervisor of the run is {busy}: it hears of this then"));
+        complain(&format!(
+            "note: the supervisor of the run is {busy}: it takes this up afterwards"
+        ));
     }
 }

@@ -41,8 +41,8 @@ fn show(rows: &[CostRow], total: &Spending, json: bool) -> Exit {
 /// Prints the cost of several runs. One that cannot be read does not hide the others.
 fn over_runs(project: &Project, verb: &args::Cost) -> Exit {
     if let Some(by @ (CostBy::Agent | CostBy::Task)) = verb.by {
-        let part = if by == CostBy::Agent { "agents" } else { "tasks" };
-        complain(&format!("error: {part} are those of one run: name it, or leave `--by` out"));
+        let part = if by == CostBy::Agent { "agent" } else { "task" };
+        complain(&format!("error: `--by {part}` needs one run: name it, or leave `--by` out"));
         return Exit::Usage;
     }
     let since = verb.since.as_deref().map(|text| (text, duration::parse(text)));

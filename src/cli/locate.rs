@@ -251,7 +251,7 @@ impl Project {
             }
             several => {
                 let ids: Vec<_> = several.iter().map(|run| run.name()).collect();
-                let reason = format!("`{name}` stands for several runs: {}", ids.join(", "));
+                let reason = format!("`{name}` matches several runs: {}", ids.join(", "));
                 Err((reason, Exit::Failed))
             }
         }
@@ -467,7 +467,7 @@ pub(super) fn agents<'a>(
         [one] => return Ok(vec![*one]),
         several => {
             let names: Vec<_> = several.iter().map(|(id, _)| format!("@{id}")).collect();
-            complain(&format!("error: `@{name}` stands for several agents: {}", names.join(", ")));
+            complain(&format!("error: `@{name}` matches several agents: {}", names.join(", ")));
             return Err(Exit::Failed);
         }
     }

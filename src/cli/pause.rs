@@ -16,16 +16,13 @@ use crate::show::question::safe;
 use crate::spec::budget::Scope;
 use crate::trust::Store;
 
-/// What takes a part of a run here, for a refusal.
-const WHAT: &str = "what is paused is";
-
 pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
     let reason = verb.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
     if reason.is_some_and(|reason| reason.chars().nth(REASON_CHARS).is_some()) {
         complain(&format!("error: the reason has more than {REASON_CHARS} characters"));
         return Exit::Usage;
     }
-    let (run, scope, state) = match scope::found(project, &verb.what, WHAT) {
+    let (run, scope, state) = match scope::found(project, &verb.what) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -43,7 +40,7 @@ pub(super) fn pause(project: &Project, verb: &args::Pause) -> Exit {
 }
 
 pub(super) fn unpause(project: &Project, verb: &args::Unpause) -> Exit {
-    let (run, scope, state) = match scope::found(project, &verb.what, WHAT) {
+    let (run, scope, state) = match scope::found(project, &verb.what) {
         Ok(found) => found,
         Err(exit) => return exit,
     };

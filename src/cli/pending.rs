@@ -63,7 +63,7 @@ fn text(project: &Project, pending: &Pending, all: &[Pending]) -> String {
     let now = stamp::now_ms();
     let age = long(now - pending.question.since_ms);
     let until = asked.until_ms.map(|until| match until - now {
-        left @ 1.. => format!(", answered by itself in {}", long(left)),
+        left @ 1.. => format!(", answered automatically in {}", long(left)),
         _ => ", its time is over".to_owned(),
     });
     let mut text = format!(

@@ -181,7 +181,7 @@ pub(super) fn find(project: &Project, text: &str) -> Result<Named, String> {
             let done = answered.iter().filter(|_| several.is_empty());
             let done = done.map(|(run, a)| format!("{}/{}", run.name(), a.answer.id));
             let all: Vec<_> = open.chain(done).collect();
-            Err(format!("`{text}` stands for several questions: {}", all.join(", ")))
+            Err(format!("`{text}` matches several questions: {}", all.join(", ")))
         }
     }
 }

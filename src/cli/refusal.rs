@@ -88,7 +88,7 @@ fn help(flags: &str, run: Option<&RecordedRun>, error: &JournalError) -> Option<
             None => anew,
         },
         JournalError::Lost { .. } => "put journal.jsonl back from a copy: without it the run \
-                                      cannot be resumed, and nobody can tell what was done"
+                                      cannot be resumed, and what was done is not known"
             .to_owned(),
         JournalError::RolledBack { last, .. } | JournalError::Replaced { last, .. } => format!(
             "put the right journal.jsonl back if there is one. `callsheet resume{flags} {} \
@@ -99,7 +99,7 @@ fn help(flags: &str, run: Option<&RecordedRun>, error: &JournalError) -> Option<
             last + 1
         ),
         JournalError::Copy { run: original, .. } => format!(
-            "keep copies elsewhere. `callsheet fork{flags} {0}` begins a run of its own with what it did; \
+            "keep copies elsewhere. `callsheet fork{flags} {0}` begins a new run with what it did; \
              if the run itself is gone, name the folder {original} again",
             run.map_or_else(|| "RUN".to_owned(), |run| run.name())
         ),

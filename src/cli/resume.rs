@@ -308,7 +308,7 @@ fn finished(
 ) -> Exit {
     complain(&match state.retry(&[]).is_ok_and(|retry| !retry.tasks.is_empty()) {
         true => format!(
-            "the run has ended; `{} --retry-failed` begins again what failed",
+            "the run has ended; `{} --retry-failed` reruns what failed",
             project.resume_command(&project.short(run))
         ),
         false => "the run has ended: nothing is left to do".to_owned(),
@@ -353,8 +353,8 @@ fn note_changes(
     };
     if found.has_unseen {
         complain(
-            "note: files outside of the directory were not compared with the record, because nobody \
-             trusts them here",
+            "note: files outside of the directory were not compared with the record, because this \
+             machine does not trust them",
         );
     }
     if found.changes.is_empty() {

@@ -65,7 +65,9 @@ fn text(words: &[String]) -> Result<String, String> {
             read.map_err(|error| format!("stdin cannot be read: {error}"))?;
             match text.len() > MESSAGE_BYTES {
                 true => " x".repeat(MESSAGE_BYTES),
-                false => String::from_utf8(text).map_err(|_| "stdin is no text".to_owned())?,
+                false => {
+                    String::from_utf8(text).map_err(|_| "stdin is not UTF-8 text".to_owned())?
+                }
             }
         }
         words => words.join(" "),

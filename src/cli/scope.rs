@@ -11,12 +11,10 @@ use crate::show::question::safe;
 use crate::spec::budget::Scope;
 use crate::turn::question::PersonsAnswer;
 
-/// Finds the run and the part of it that a word of the command line names. `what` says in a refusal what takes such a
-/// word.
+/// Finds the run and the part of it that a word of the command line names.
 pub(super) fn found(
     project: &Project,
     named: &str,
-    what: &str,
 ) -> Result<(RecordedRun, Scope, RunState), Exit> {
     let (run, part) = project.part(Some(named))?;
     let scope = match part {
@@ -25,7 +23,7 @@ pub(super) fn found(
         Selector::Agent(agent) => Some(Scope::Agent(AgentId::from_text(&agent))),
     };
     let Some(scope) = scope else {
-        complain(&format!("error: {what} a run, RUN/TASK or RUN/@AGENT"));
+        complain("error: name a run, RUN/TASK or RUN/@AGENT");
         return Err(Exit::Usage);
     };
     let state = project.state(&run)?;

@@ -226,7 +226,7 @@ fn remember(store: &Store, grant: &Grant) {
 }
 
 fn question(project: &Project, wanted: &[&Concern]) -> Vec<String> {
-    let mut text = vec![format!("{} wants what nobody would expect of a project:", shown(project))];
+    let mut text = vec![format!("{} wants more than a project usually needs:", shown(project))];
     text.extend(lines(wanted));
     text.extend(of_others(project));
     text.push("A yes is remembered for this directory and this content of the file.".to_owned());
@@ -244,8 +244,8 @@ fn of_others(project: &Project) -> Option<String> {
 
 fn refuse(project: &Project, wanted: &[&Concern]) {
     complain(&format!(
-        "error[needs_trust]: {} wants what nobody would expect of a project, and nobody is at a \
-         terminal to be asked:",
+        "error[needs_trust]: {} wants more than a project usually needs, and there is no terminal to \
+         ask at:",
         shown(project)
     ));
     list_some(wanted);

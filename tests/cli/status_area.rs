@@ -28,14 +28,14 @@ fn until_whole(terminal: &Terminal, agents: usize, most: usize) {
         let rows = terminal.rows();
         let begins = |row: &String| row.contains("tasks ") && row.contains(" done,");
         let (above, lines) = rows.split_at(rows.iter().position(begins)?);
-        let parts = [" turns · ", "more at work:", " t1 "];
+        let parts = [" turns · ", "more running:", " t1 "];
         let is_of_area = |row: &String| parts.iter().any(|part| row.contains(part));
         let is_once = lines.iter().filter(|row| begins(row)).count() == 1
             && lines.iter().filter(|row| row.contains(" turns · ")).count() == 1
             && !above.iter().any(is_of_area);
         let is_agent = |line: &&String| line.contains("look-") || line.contains("builds");
         let named = lines.iter().filter(is_agent).count();
-        let folded = lines.iter().any(|line| line.contains("more at work:"));
+        let folded = lines.iter().any(|line| line.contains("more running:"));
         let has_line = lines.iter().any(|line| line.contains("| compiling one"));
         let is_whole = named > agents || (named > 0 && folded);
         let is_all = is_once && is_whole && (has_line || folded);

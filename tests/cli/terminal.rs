@@ -184,7 +184,7 @@ fn trust_is_asked_for_before_anything_begins() {
         // Typed ahead: none of it is an answer.
         terminal.types("y\nyes\n");
         let shown = terminal.until("trust it? [y yes, n no; enter asks again]");
-        assert!(shown.contains("agents.toml wants what nobody would expect"), "{shown}");
+        assert!(shown.contains("agents.toml wants more than a project usually needs"), "{shown}");
         assert!(shown.contains("commands can use the network"), "{shown}");
         assert!(shown.contains(r"commands can write `/none\u{1b}[2K`"), "{shown}");
         assert!(desk.runs().is_empty());

@@ -174,7 +174,7 @@ fn a_run_goes_by_id_by_prefix_and_by_name() {
     // Both ids begin with the same time; fewer digits could be the end of one of them.
     let done = desk.call(&["show", &id[..6]]);
     assert_eq!(done.code, 1);
-    assert!(done.err.contains("stands for several runs"), "{}", done.err);
+    assert!(done.err.contains("matches several runs"), "{}", done.err);
     assert_ne!(desk.good(&["show", "desk"]), whole);
 }
 
@@ -629,7 +629,7 @@ fn the_help_names_every_verb() {
       tail         Print the agents' logs, live or after the fact [alias: logs]
       ps           List runs, tasks and agents [alias: status]
       show         Show one run, task or agent in full
-      why          Say why a run, a task or an agent waits, failed or was skipped, down to the root
+      why          Explain why a run, a task or an agent waits, failed or was skipped, down to the root
       report       Report what a run did, with the evidence for each task
       graph        Draw the task graph
       cost         Print tokens and money by agent, task or model
@@ -642,8 +642,8 @@ fn the_help_names_every_verb() {
       answer       Answer the question of an agent
       compact      Ask a live agent to compact its context now
       say          Send a message to a running agent, which reads it before its next step
-      pause        Let a run, a task or an agent rest, with all below it
-      unpause      Let what was paused go on
+      pause        Pause a run, a task or an agent, with everything below it
+      unpause      Continue what was paused
       fork         Start a new run from an event of another run, with changed configuration keys
       rebuild      Write the transcripts and logs of a run again from its journal
       service      Install a systemd user service that resumes stopped runs at login and after a crash
@@ -651,7 +651,7 @@ fn the_help_names_every_verb() {
       init         Write a commented agents.toml that runs at once, offline
       explain      Explain a diagnostic, a kind of failure or an exit code, at length
       schema       Print the JSON Schema of agents.toml or of the events
-      doctor       Check what this machine gives to runs, and what hinders them
+      doctor       Check whether this machine has what runs need
       man          Print the manual page of the program or of a verb
       completions  Print the completion script for a shell
       version      Print the version
@@ -702,15 +702,14 @@ fn the_help_of_run_is_readable() {
           --sandbox <MODE>      The files that commands can write, whatever the configuration says:
                                 `read-only`, `workspace-write`, or `danger-full-access` for no sandbox
                                 [possible values: read-only, workspace-write, danger-full-access]
-          --reuse               Take results of the newest run of this workflow that were made from the
-                                same prompt, agents, models, tools and inputs, instead of making them
-                                again
-      -d, --detach              Go on when the terminal closes: print the id of the run as soon as it
-                                has begun, and return
+          --reuse               Reuse results that the newest run of this workflow made from the same
+                                prompt, agents, models, tools and inputs
+      -d, --detach              Run without this terminal: print the id of the run as soon as it has
+                                begun, and return
           --trust               Trust what the configuration wants beyond its directory: keys sent to
                                 other addresses, files outside, a loosened sandbox. It is remembered for
                                 this content of the file
-          --also                Start it although a run of this file is running in this folder
+          --also                Start it even if a run of this file is running in this folder
           --run-id <ID>         The id of the new run, a UUID
       -h, --help                Print help
       -V, --version             Print version

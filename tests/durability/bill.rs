@@ -105,7 +105,7 @@ async fn each_request_of_a_killed_process_is_counted() {
         let sums: Vec<_> = rows.iter().map(|row| &row["inclusive"]["unsettled_requests"]).collect();
         assert_eq!(sums, [3], "{by}");
     }
-    let told = "not in it: what 3 requests may have cost that nobody counted";
+    let told = "not included: the unknown cost of 3 requests";
     for verb in [&["cost"][..], &["show"], &["show", "/@one"], &["show", "@one"], &["report"]] {
         let Some(text) = Some(desk.call(verb)).filter(|done| done.code == 0) else { continue };
         assert!(text.out.contains(told), "{verb:?}: {}", text.out);
@@ -221,5 +221,5 @@ async fn a_request_under_way_at_the_place_of_a_fork_is_in_the_bill_of_the_other_
             "{by}"
         );
     }
-    assert!(!desk.good(&["cost"]).contains("not in it"), "{}", desk.good(&["cost"]));
+    assert!(!desk.good(&["cost"]).contains("not included"), "{}", desk.good(&["cost"]));
 }

@@ -191,7 +191,7 @@ fn a_finished_run_is_left_alone_with_the_code_it_had() {
     let done = desk.call(&["resume"]);
     assert_eq!((done.code, journal(&desk)), (code, before.clone()));
     assert!(
-        done.err.contains("--retry-failed` begins again what failed") && done.out.contains("bad"),
+        done.err.contains("--retry-failed` reruns what failed") && done.out.contains("bad"),
         "{}",
         done.err
     );

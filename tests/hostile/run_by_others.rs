@@ -75,7 +75,7 @@ fn a_change_by_a_person_is_not_said_to_be_that_of_a_command() {
     for line in [
         "Makefile  made by one; run or trusted by make",
         "package.json  made while two worked; run or trusted by npm",
-        "by it, or by somebody else meanwhile",
+        "by it, or by another process",
     ] {
         assert!(summary.contains(line), "{line}: {summary}");
     }

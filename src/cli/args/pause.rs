@@ -11,7 +11,7 @@ pub(in crate::cli) struct Pause {
     /// The run, RUN/TASK, or RUN/@AGENT
     #[arg(value_name = "RUN[/TASK or /@AGENT]", add = complete::parts())]
     pub what: String,
-    /// Why, for everybody who looks
+    /// The reason, which `ps`, `why` and `pending` show
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

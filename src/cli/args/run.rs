@@ -51,16 +51,16 @@ pub(in crate::cli) struct Run {
     /// `workspace-write`, or `danger-full-access` for no sandbox
     #[arg(long, value_name = "MODE", value_parser = ["read-only", "workspace-write", "danger-full-access"])]
     pub sandbox: Option<String>,
-    /// Take results of the newest run of this workflow that were made from the same prompt, agents,
-    /// models, tools and inputs, instead of making them again
+    /// Reuse results that the newest run of this workflow made from the same prompt, agents, models,
+    /// tools and inputs
     #[arg(long)]
     pub reuse: bool,
-    /// Go on when the terminal closes: print the id of the run as soon as it has begun, and return
+    /// Run without this terminal: print the id of the run as soon as it has begun, and return
     #[arg(short, long, conflicts_with = "json")]
     pub detach: bool,
     #[command(flatten)]
     pub trusting: Trusting,
-    /// Start it although a run of this file is running in this folder
+    /// Start it even if a run of this file is running in this folder
     #[arg(long)]
     pub also: bool,
     /// This is the process of a detached run

@@ -14,7 +14,7 @@ pub(in crate::cli) struct Say {
     /// The message; `-` reads it from stdin
     #[arg(required = true)]
     pub text: Vec<String>,
-    /// Cut the call of its model that is under way, so that it reads the message at once. What was cut is paid for
+    /// Cut the current call of its model, so that it reads the message at once. The call is paid for all the same
     #[arg(long)]
     pub now: bool,
 }

@@ -24,7 +24,7 @@ pub(in crate::cli) enum ServiceVerb {
 pub(in crate::cli) struct Install {
     #[command(flatten)]
     pub file: File,
-    /// Only print it
+    /// Print the unit, and write nothing
     #[arg(long)]
     pub print: bool,
 }

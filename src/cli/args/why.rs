@@ -8,13 +8,13 @@ use super::{File, complete};
 pub(in crate::cli) struct Why {
     #[command(flatten)]
     pub file: File,
-    /// Of what to say why it waits, or why it ended so: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
+    /// What to explain: RUN, RUN/TASK or RUN/@AGENT [default: the newest run]
     #[arg(value_name = "WHAT", add = complete::parts())]
     pub what: Option<String>,
     /// Answer as of this record, or of this time: SEQ, HH:MM[:SS] or 2026-11-27T03:30:00Z
     #[arg(long, value_name = "SEQ|TIME")]
     pub at: Option<String>,
-    /// Say where the money of it went
+    /// Show where its money went
     #[arg(long)]
     pub cost: bool,
     /// Show every link, and all causes of each

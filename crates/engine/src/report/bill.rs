@@ -52,7 +52,7 @@ fn words(purpose: Purpose) -> &'static str {
         Purpose::FailedCalls => "failed or cut",
         Purpose::Summaries => "for summaries of its context",
         Purpose::EarlierAttempt => "of an attempt that was given up",
-        Purpose::Unsettled => "whose end nobody knows",
+        Purpose::Unsettled => "whose outcome is unknown",
     }
 }
 

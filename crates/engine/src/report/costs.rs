@@ -63,9 +63,7 @@ pub fn unsettled(spending: &Spending) -> Option<String> {
     let noun = if requests == 1 { "request" } else { "requests" };
     let most = spending.unsettled.most_usd().filter(|most| *most > 0.0);
     let most = most.map(|most| format!(", at most about ${most:.4} more")).unwrap_or_default();
-    (requests > 0).then(|| {
-        format!("not in it: what {requests} {noun} may have cost that nobody counted{most}")
-    })
+    (requests > 0).then(|| format!("not included: the unknown cost of {requests} {noun}{most}"))
 }
 
 /// Returns the cost of each agent that calls a model.

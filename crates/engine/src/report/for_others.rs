@@ -118,7 +118,7 @@ pub const INCOMPLETE: &str =
     "the workspace holds more than is looked at: other files may have changed too";
 
 /// Says what is known about who changed the files.
-const BY_ANYBODY: &str = "changed while it worked: by it, or by somebody else meanwhile";
+const BY_ANYBODY: &str = "changed while it ran: by it, or by another process";
 
 /// Returns true if a record tells that more may have changed than it names.
 pub(super) fn is_incomplete(record: &Record) -> bool {

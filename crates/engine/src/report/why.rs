@@ -140,7 +140,7 @@ impl Answer {
 
     fn ends(&self, outlook: &Outlook) -> Option<String> {
         if self.chain.cycle.is_some() {
-            return Some("ends when: never by itself; please report this".to_owned());
+            return Some("ends when: never without help; please report this".to_owned());
         }
         let (when, by) = (outlook.ends_when.as_ref()?, outlook.by?);
         let (done, all) = self.tasks;

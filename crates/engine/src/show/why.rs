@@ -156,7 +156,7 @@ pub fn sentence(link: &Link, names: &Names, now_ms: i64) -> String {
             format!("waits for lock {lock}, held by {holder}{}", behind(*ahead))
         }
         Relation::WaitsForTurn { of, next, ahead } => format!(
-            "waits for its turn: {} has as many instances at work as it may, {} among them{}",
+            "waits for its turn: {} runs as many instances as it may, {} among them{}",
             shown(of.as_str()),
             shown(next.as_str()),
             behind(*ahead)
@@ -217,7 +217,7 @@ pub fn sentence(link: &Link, names: &Names, now_ms: i64) -> String {
             format!("rests: {} is paused by {by}{}", scope.words(), why.unwrap_or_default())
         }
         Relation::WaitsForContent { of } => format!(
-            "waits until the tasks before {} are decided anew: it goes on if their results stay",
+            "waits until the tasks before {} are decided anew: it goes on if their results stay the same",
             shown(of.as_str())
         ),
         Relation::WaitsForJudgement => "waits for the judgement of its answer".to_owned(),
@@ -346,7 +346,7 @@ pub fn outlook(root: &Link, asked_of: &Subject) -> Outlook {
         Relation::InHook { .. } => waits("the hook ends", "the hook", cancel()),
         Relation::WaitsForSpawnRate { .. } => waits("another child may begin", "time", cancel()),
         Relation::WaitsForSlot { .. } | Relation::WaitsForStart { .. } => {
-            waits("an agent ends or waits for children or a person", "the agents at work", cancel())
+            waits("an agent ends or waits for children or a person", "the running agents", cancel())
         }
         Relation::WaitsForDependency { .. }
         | Relation::WaitsForJoin { .. }

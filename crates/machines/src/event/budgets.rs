@@ -72,7 +72,8 @@ impl BudgetExceeded {
     pub fn words(&self) -> String {
         let Self { scope, measure, caps, settled, unsettled, .. } = self;
         let scope = scope.words();
-        let open = |open: String| format!(" and up to {open} more of calls whose end nobody knows");
+        let open =
+            |open: String| format!(" and up to {open} more of calls whose outcome is unknown");
         match measure {
             Measure::Cost => {
                 let dollars = |amount: crate::spending::Usd| format!("${:.4}", amount.dollars());

@@ -66,7 +66,9 @@ pub(super) fn of(document: &Document) -> Vec<Block> {
     )];
     if let Some(damage) = &document.damage {
         page.push(heading("The journal cannot be read to its end"));
-        page.push(Block::Paragraph(vec![plain("This report covers what stands before.")]));
+        page.push(Block::Paragraph(vec![plain(
+            "This report covers the records before the damage.",
+        )]));
         page.push(Block::Verbatim(damage.clone()));
     }
     page.push(Block::List(overview(document)));
@@ -309,7 +311,7 @@ fn section(document: &Document, task: &TaskReport, page: &mut Vec<Block>) {
     }
     let text = |output: &Output| output.text.clone();
     if let Some(partial) = &task.partial {
-        quote("It had written, and did not finish:", &text(partial));
+        quote("Partial output:", &text(partial));
     }
     if let Some(output) = &task.output {
         quote("Answer:", &text(output));
@@ -364,7 +366,7 @@ fn tested(test: &TestRun) -> Vec<Inline> {
     let word = match (test.passed, test.exit_code) {
         (Some(true), _) => "passed".to_owned(),
         (Some(false), Some(code)) => format!("failed (exit code {code})"),
-        (_, None) => "did not end by itself".to_owned(),
+        (_, None) => "did not finish".to_owned(),
         (None, Some(code)) => format!("ended, and its line with exit code {code} hides the result"),
     };
     let order = match test.after_last_edit {
@@ -424,7 +426,7 @@ fn waits(document: &Document, page: &mut Vec<Block>) {
     let line = |wait: &Wait| {
         let what = match wait.kind {
             "pause" => "the run was paused",
-            "death" => "nobody drove the run",
+            "death" => "no process drove the run",
             "provider" => "the provider asked to wait",
             "person" => "a person was asked",
             "retry" => "the next attempt waited",

@@ -93,7 +93,7 @@ impl Story {
                 let has_stopped = self.cause.take().is_some() | std::mem::take(&mut self.has_ended);
                 let died = !has_stopped && had_begun && record.epoch > 1;
                 if died {
-                    let why = "the process that drove the run ended without a word";
+                    let why = "the process that drove the run ended without a record";
                     self.begin("death", String::new(), String::new(), why, last_ms);
                 }
                 let kind = if died { "death" } else { "pause" };

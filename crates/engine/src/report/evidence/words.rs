@@ -118,7 +118,7 @@ fn last_test(test: &TestRun) -> String {
     let word = match (test.passed, test.exit_code) {
         (Some(true), _) => "passed".to_owned(),
         (Some(false), Some(code)) => format!("failed (exit code {code})"),
-        (_, None) => "did not end by itself".to_owned(),
+        (_, None) => "did not finish".to_owned(),
         (None, Some(code)) => format!("ended, and its line with exit code {code} hides the result"),
     };
     let order = match test.after_last_edit {

@@ -67,7 +67,7 @@ fn table() -> Vec<(Relation, &'static str, &'static str, &'static str)> {
         (
             Relation::WaitsForTurn { of: fix(), next: name("fix[0]"), ahead: 0 },
             "its turn among the instances of fix",
-            "waits for its turn: fix has as many instances at work as it may, fix[0] among them",
+            "waits for its turn: fix runs as many instances as it may, fix[0] among them",
             r#"{"relation":"waits_for_turn","of":"fix","next":"fix[0]","ahead":0}"#,
         ),
         (
@@ -187,7 +187,7 @@ fn table() -> Vec<(Relation, &'static str, &'static str, &'static str)> {
         (
             Relation::WaitsForContent { of: fix() },
             "what its task rests on",
-            "waits until the tasks before fix are decided anew: it goes on if their results stay",
+            "waits until the tasks before fix are decided anew: it goes on if their results stay the same",
             r#"{"relation":"waits_for_content","of":"fix"}"#,
         ),
         (
@@ -469,7 +469,7 @@ fn a_cycle_says_that_it_is_one() {
         story.lines(&Subject::Task(name("a")), false)[2..4],
         [
             "these wait for each other: a -> b -> a",
-            "ends when: never by itself; please report this"
+            "ends when: never without help; please report this"
         ]
     );
 }

@@ -122,5 +122,5 @@ fn folded(rows: &[Row<'_>], has_others: bool) -> String {
         text.push_str(", …");
     }
     let more = if has_others { " more" } else { "" };
-    format!("  {}{more} at work: {text}", rows.len())
+    format!("  {}{more} running: {text}", rows.len())
 }

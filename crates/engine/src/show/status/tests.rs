@@ -223,7 +223,7 @@ fn thirty_agents_with_trouble() {
       part-2/reader-7 t1 85 s · 20.4k · $0.06
       part-2/reader-8 t1 82 s · 20.4k · $0.06
       part-2/reader-9 t1 79 s · 20.4k · $0.06
-      19 more at work: part-2 16, part-3 1, part-4 1, part-5 1
+      19 more running: part-2 16, part-3 1, part-4 1, part-5 1
     ");
     assert_snapshot!(story.shown(2_000, 130, 50), @r"
     [--------------------] tasks 0/40 done, 6 running, 34 waiting · 25 children · 02:16
@@ -258,7 +258,7 @@ fn thirty_agents_with_trouble() {
       part-2/reader-24 t1 34 s · 20.4k · $0.06
       part-2/reader-25 t1 31 s · 20.4k · $0.06
       part-3           t3 21 s · 61.2k · $0.18
-      2 more at work: part-4 1, part-5 1
+      2 more running: part-4 1, part-5 1
     ");
 }
 
@@ -280,7 +280,7 @@ fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
     tasks 0/1 done, 1 running · 300 childre…
     300 turns · 6.0M in, 120.0k out · $18.0…
       part-0 300 children 15 min · 6.1M · $…
-      300 more at work: part-0 300
+      300 more running: part-0 300
     ");
     assert_snapshot!(story.shown(0, 80, 24), @r"
     [--------------------] tasks 0/1 done, 1 running · 300 children · 15:05
@@ -298,7 +298,7 @@ fn three_hundred_agents_on_a_small_and_on_a_large_terminal() {
       part-0/reader-10 t1 14 min · 20.4k · $0.06
       part-0/reader-11 t1 14 min · 20.4k · $0.06
       part-0/reader-12 t1 14 min · 20.4k · $0.06
-      288 more at work: part-0 288
+      288 more running: part-0 288
     ");
     let large = story.shown(0, 130, 50);
     assert_eq!(large.lines().count(), space(50), "{large}");
