@@ -3,14 +3,14 @@
 //!
 //! Pure. Bounded: long prompts are cut, and waits beyond a number are counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
 use super::circles::{Circles, Circling};
-use crate::event::{Event, PauseCause, Record};
+use crate::event::{Event, PauseCause, Record, RunOpened};
 use crate::failure::Failure;
-use crate::id::Name;
+use crate::id::{AgentId, Name};
 use crate::journal::stamp;
 use crate::turn::Program;
 
@@ -64,6 +64,15 @@ pub struct Story {
     circles: Circles,
     /// The places of waits that have not ended, by what will end them.
     open: HashMap<(&'static str, String), usize>,
+    /// The ids of the questions of each that asked one.
+    asked: HashMap<Asker, Vec<String>>,
+}
+
+/// Who waits for the answer of a person.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Asker {
+    Task(Name),
+    Agent(AgentId),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,7 +96,10 @@ impl Story {
                 self.cause = Some(paused.cause);
                 self.begin("pause", String::new(), String::new(), &paused.reason, now);
             }
-            Event::RunCompleted(_) => self.has_ended = true,
+            Event::RunCompleted(_) => {
+                self.has_ended = true;
+                self.end_all(now);
+            }
             Event::RunOpened(opened) => {
                 // The first opening follows the first record of the run.
                 let has_stopped = self.cause.take().is_some() | std::mem::take(&mut self.has_ended);
@@ -98,6 +110,7 @@ impl Story {
                 }
                 let kind = if died { "death" } else { "pause" };
                 self.end_by(kind, "", now, opened.by.as_deref());
+                self.decide_anew(opened, now);
             }
             Event::AgentSpawned(spawned) if spawned.parent.is_none() => {
                 let text = match &spawned.program {
@@ -122,11 +135,21 @@ impl Story {
             | Event::TaskSkipped(_)
             | Event::TaskCancelled(_)
             | Event::TaskReused(_) => {
-                task.iter().for_each(|task| self.end("retry", task.as_str(), now));
+                let Some(task) = task else { return };
+                self.end("retry", task.as_str(), now);
+                self.end_questions(&Asker::Task(task.clone()), now);
+            }
+            Event::AgentEnded(_) => {
+                let asker = record.agent.clone().map(Asker::Agent);
+                asker.iter().for_each(|asker| self.end_questions(asker, now));
             }
             Event::ApprovalAsked(asked) => {
-                let who = who.unwrap_or_default();
+                let of_task = task.map(|task| (Asker::Task(task.clone()), task.to_string()));
+                let of_agent = record.agent.clone();
+                let of_agent = of_agent.map(|id| (Asker::Agent(id.clone()), id.to_string()));
+                let Some((asker, who)) = of_agent.or(of_task) else { return };
                 self.begin("person", asked.id.clone(), who, &asked.message, now);
+                self.asked.entry(asker).or_default().push(asked.id.clone());
             }
             Event::ApprovalAnswered(answered) => {
                 self.end_by("person", &answered.id, now, answered.by.as_deref());
@@ -177,6 +200,39 @@ impl Story {
         (waits, self.left_out, self.began_ms)
     }
 
+    /// Ends what waits for tasks that are decided anew, or that are no longer in the plan.
+    fn decide_anew(&mut self, opened: &RunOpened, now_ms: i64) {
+        let again = opened.retried.iter().chain(&opened.reopened).cloned();
+        again.for_each(|task| self.end_questions(&Asker::Task(task), now_ms));
+        let Some(accepted) = &opened.accepted else { return };
+        let gates = self.asked.keys().filter(|asker| matches!(asker, Asker::Task(_)));
+        let gates: Vec<_> = gates.cloned().collect();
+        gates.iter().for_each(|gate| self.end_questions(gate, now_ms));
+        let planned: HashSet<_> = accepted.tasks.iter().map(|task| task.name.as_str()).collect();
+        // The instances of a fan-out are not in the plan: their task is.
+        let is_planned = |name: &str| name.split('[').next().is_some_and(|of| planned.contains(of));
+        let retries = self.open.keys().filter(|(kind, _)| *kind == "retry");
+        let gone = retries.filter(|(_, task)| !is_planned(task));
+        let gone: Vec<_> = gone.map(|(_, task)| task.clone()).collect();
+        gone.iter().for_each(|task| self.end("retry", task, now_ms));
+    }
+
+    /// Ends the waits for answers that an asker needs no more.
+    fn end_questions(&mut self, asker: &Asker, now_ms: i64) {
+        for id in self.asked.remove(asker).unwrap_or_default() {
+            self.end("person", &id, now_ms);
+        }
+    }
+
+    /// Ends everything that waits: the run has ended.
+    fn end_all(&mut self, now_ms: i64) {
+        let open: Vec<_> = self.open.keys().cloned().collect();
+        for (kind, key) in open {
+            self.end(kind, &key, now_ms);
+        }
+        self.asked.clear();
+    }
+
     fn begin(
         &mut self,
         kind: &'static str,
@@ -185,6 +241,8 @@ impl Story {
         why: &str,
         from_ms: i64,
     ) -> Option<usize> {
+        // The same thing waits again: the time before it is over.
+        self.end(kind, &key, from_ms);
         if self.waits.len() >= WAITS {
             self.left_out += 1;
             return None;

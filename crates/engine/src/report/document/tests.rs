@@ -92,3 +92,45 @@ fn what_waited_is_told_with_its_length() {
     assert_eq!(document.paused.as_deref(), Some("Ctrl-C"));
     assert!(document.markdown().contains("attempt 1 failed at"), "{}", document.markdown());
 }
+
+#[test]
+fn what_is_no_longer_asked_and_what_a_run_left_behind_wait_no_more() {
+    let mut events = vec![
+        created(&["gate".to_owned(), "other".to_owned()]),
+        (None, None, "run.opened", json!({"epoch": 1, "pid": 1})),
+        (Some("gate"), None, "task.ready", json!({})),
+        (
+            Some("gate"),
+            None,
+            "approval.asked",
+            json!({"id": "q1", "kind": "approval", "message": "Go?"}),
+        ),
+        (None, None, "gateway.parked", json!({"provider": "p", "for_ms": 9, "reason": "429"})),
+        (None, None, "run.paused", json!({"reason": "a person", "cause": "person"})),
+    ];
+    let waits = |events: &[_]| -> Vec<_> {
+        let waits = document(events).waits.into_iter();
+        waits.map(|wait| (wait.kind, wait.who, wait.open)).collect()
+    };
+    let wait = |kind, who: &str, open| (kind, who.to_owned(), open);
+    let wanted =
+        [wait("person", "gate", true), wait("provider", "p", true), wait("pause", "", true)];
+    assert_eq!(waits(&events), wanted);
+
+    // The gate is no longer in the file.
+    let accepted =
+        json!({"config": "", "config_hash": "", "inputs": {}, "tasks": [{"name": "other"}]});
+    let opened = json!({"epoch": 2, "pid": 2, "accepted": accepted});
+    events.push((None, None, "run.opened", opened));
+    let wanted =
+        [wait("person", "gate", false), wait("provider", "p", true), wait("pause", "", false)];
+    assert_eq!(waits(&events), wanted);
+    assert_eq!(document(&events).waits[0].ms, 3);
+
+    events.push((Some("other"), None, "task.ready", json!({})));
+    events.push((Some("other"), None, "task.skipped", json!({"reason": "no"})));
+    let ended = json!({"status": "completed", "tasks": {}, "usage": Usage::default()});
+    events.push((None, None, "run.completed", ended));
+    let page = document(&events).markdown();
+    assert!(page.contains("a person was asked") && !page.contains("still waits"), "{page}");
+}
