@@ -5,6 +5,7 @@ use super::locate::{Project, word};
 use crate::id::Name;
 use crate::journal::source::RecordedRun;
 use crate::plan::TaskState;
+use crate::report::fold;
 use crate::run::fork_points;
 use crate::run_state::{RunState, TaskStatus};
 use crate::show::names::Names;
@@ -25,7 +26,7 @@ pub(super) fn steps(
     project: &Project,
     (run, id): (&RecordedRun, &str),
     state: &RunState,
-) -> Vec<(&'static str, String)> {
+) -> Vec<(String, String)> {
     let failed = |task: &TaskStatus| matches!(task.state, TaskState::Failed | TaskState::Cancelled);
     let mut all = state.tasks().filter(|(_, task)| failed(task));
     // A failure says more than a cancellation, which may be its consequence.
@@ -33,10 +34,7 @@ pub(super) fn steps(
     let Some((name, task)) = first else { return Vec::new() };
     let flags = project.flags();
     // A fan-out says how many failed, its instance why.
-    let is_failed =
-        |name: &Name| state.task(name).is_some_and(|task| task.state == TaskState::Failed);
-    let instance = task.instances.iter().map(|(name, _)| name).find(|name| is_failed(name));
-    let (shown, task) = instance
+    let (shown, task) = failed_instance(state, task)
         .and_then(|instance| Some((instance, state.task(instance)?)))
         .unwrap_or((name, task));
     let agent = task.agent.as_ref();
@@ -52,10 +50,31 @@ pub(super) fn steps(
     let is_read_at_once = run.size() <= READ_AT_ONCE;
     let seq = is_read_at_once.then(|| fork_points::before_failure(&**run, name).ok().flatten());
     let place = seq.flatten().map(|seq| format!("@{seq}")).unwrap_or_default();
-    vec![
-        ("what failed", why),
-        ("try again", format!("callsheet resume{flags} {id} --retry-failed")),
-        ("with changes", format!("callsheet resume{flags} {id} --accept-changes")),
-        ("from before", format!("callsheet fork{flags} {id}{place}")),
-    ]
+    let again = format!("callsheet resume{flags} {id} --retry-failed");
+    let mut steps = vec![("what failed".to_owned(), why)];
+    // It names each with its failure.
+    let others = other_failures(state);
+    if others > 0 {
+        steps.push((format!("and {} more", fold::count(others)), format!("{again} --explain")));
+    }
+    steps.extend([
+        ("try again".to_owned(), again),
+        ("with changes".to_owned(), format!("callsheet resume{flags} {id} --accept-changes")),
+        ("rewind".to_owned(), format!("callsheet fork{flags} {id}{place}")),
+    ]);
+    steps
+}
+
+/// Returns the first instance of a fan-out that failed.
+fn failed_instance<'a>(state: &RunState, task: &'a TaskStatus) -> Option<&'a Name> {
+    let is_failed =
+        |name: &&Name| state.task(name).is_some_and(|task| task.state == TaskState::Failed);
+    task.instances.iter().map(|(name, _)| name).find(is_failed)
+}
+
+/// Returns the number of failures beside the one that is named. Of a fan-out its instances count.
+fn other_failures(state: &RunState) -> usize {
+    let failed = state.tasks().filter(|(_, task)| task.state == TaskState::Failed);
+    let named = failed.filter(|(_, task)| failed_instance(state, task).is_none());
+    named.count().saturating_sub(1)
 }

@@ -40,7 +40,13 @@ pub(super) fn run(project: &Project, verb: &args::Report) -> Exit {
     let mut document = Document::new(&state, &evidence.finish(), story, live, stamp::now_ms());
     document.exit_code = code.filter(|_| damage.is_none()).map(|code| code as u8);
     document.damage = damage.as_ref().map(ToString::to_string);
-    document.next = next(project, &run, &state, live, damage.is_some());
+    // A page for people has ids that can be typed. It outlives the next runs: should one of them have such an id too,
+    // the verb names both, and the whole id stands at the top of the page.
+    let id = match verb.format {
+        ReportFormat::Md | ReportFormat::Html => project.short(&run),
+        ReportFormat::Json => run.name(),
+    };
+    document.next = next(project, (&run, &id), &state, live, damage.is_some());
     let printed = match verb.format {
         ReportFormat::Md => say(&document.markdown()),
         ReportFormat::Html => say(&document.html()),
@@ -72,30 +78,30 @@ fn exit_code(state: &RunState, pause: Option<PauseCause>, live: bool) -> Option<
 /// Returns the commands that can follow.
 fn next(
     project: &Project,
-    run: &RecordedRun,
+    (run, id): (&RecordedRun, &str),
     state: &RunState,
     live: bool,
     is_damaged: bool,
 ) -> Vec<NextStep> {
-    let (id, flags) = (run.name(), project.flags());
-    let steps = if live {
-        vec![("follow it", format!("callsheet attach{flags} {id}"))]
+    let flags = project.flags();
+    let step = |what: &str, command| NextStep { what: what.to_owned(), command };
+    if live {
+        vec![step("follow it", format!("callsheet attach{flags} {id}"))]
     } else if is_damaged {
         // The advice that follows on stderr names the place.
-        vec![("what can be done", format!("{} --explain", project.resume_command(&id)))]
+        vec![step("what can be done", format!("{} --explain", project.resume_command(id)))]
     } else if is_resumable(state, live) {
         let asks = !state.questions().is_empty()
             || awaited_budgets::waited_for(run, state).next().is_some();
-        let answer = asks.then(|| ("what waits for you", format!("callsheet pending{flags} {id}")));
-        answer.into_iter().chain([("go on", project.resume_command(&id))]).collect()
+        let answer =
+            asks.then(|| step("what waits for you", format!("callsheet pending{flags} {id}")));
+        answer.into_iter().chain([step("go on", project.resume_command(id))]).collect()
     } else {
-        match after_failure::steps(project, (run, &id), state) {
+        match after_failure::steps(project, (run, id), state) {
             steps if steps.is_empty() => {
-                vec![("its answers in full", format!("callsheet show{flags} {id}"))]
+                vec![step("its answers in full", format!("callsheet show{flags} {id}"))]
             }
-            steps => steps,
+            steps => steps.into_iter().map(|(what, command)| step(&what, command)).collect(),
         }
-    };
-    let step = |(what, command): (&str, String)| NextStep { what: what.to_owned(), command };
-    steps.into_iter().map(step).collect()
+    }
 }

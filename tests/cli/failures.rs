@@ -51,7 +51,7 @@ fn commands() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
     assert_snapshot!(command("run = 'sleep 60'\ntimeout = '100ms'"), @r"
@@ -61,7 +61,7 @@ fn commands() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 5
     ");
     assert_snapshot!(command("run = 'echo {'\noutput = 'json'"), @r"
@@ -71,7 +71,7 @@ fn commands() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN
+    rewind:       callsheet fork RUN
     exit code 1
     ");
     assert_snapshot!(command("run = 'kill -9 $$'"), @r"
@@ -81,7 +81,7 @@ fn commands() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
 }
@@ -95,7 +95,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
     assert_snapshot!(agent("", "[[rules]]\nsay = ''\n"), @r"
@@ -105,7 +105,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
     assert_snapshot!(agent("", "[[rules]]\nagent = 'a*'\nturn = 7\nsay = 'x'\n"), @r"
@@ -115,7 +115,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 3
     ");
     let endless = "[[rules]]\n[[rules.calls]]\ntool = 'glob'\ninput = { pattern = '*.none' }\n";
@@ -126,7 +126,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 4
     ");
     let gives_up = "[[rules]]\n[[rules.calls]]\ntool = 'give_up'\ninput = { reason = 'no' }\n";
@@ -137,7 +137,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
     let slow = "[[rules]]\nsay = 'x'\ndelay_ms = 60000\n";
@@ -148,7 +148,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/one
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 5
     ");
     assert_snapshot!(agent("output = 'json'\n", "[[rules]]\nsay = 'not JSON'\n"), @r"
@@ -158,7 +158,7 @@ fn scripted_agents() {
     what failed:  callsheet show RUN/@one --transcript
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     exit code 1
     ");
 }
@@ -214,4 +214,32 @@ async fn providers() {
     one  failed        0.0 s  context_overflow: invalid_request_error: prompt is too long: 300000 tokens > 200000 maximum; the prompt alone is too large: shorten it, or let the agent read parts of it
       exit code 1
     ");
+}
+
+#[test]
+fn the_first_of_several_failures_is_followed_by_the_number_of_the_others_and_where_they_are() {
+    let desk = Desk::commands(
+        "[limits]\nfail_fast = false\n[tasks.one]\nrun = 'exit 3'\n[tasks.two]\nrun = 'exit 4'\n\
+         [tasks.many]\nforeach = '[1, 2]'\nrun = 'exit 5'\n",
+    );
+    let text = told(&desk, &desk.call(&["run"]));
+    let wanted = "what failed:  callsheet show RUN/one\n\
+                  and 3 more:   callsheet resume RUN --retry-failed --explain\n\
+                  try again:    callsheet resume RUN --retry-failed\n";
+    assert!(text.contains(wanted), "{text}");
+    let explained = desk.good(&["resume", "--retry-failed", "--explain"]);
+    for wanted in ["exit code 3", "exit code 4", "many["] {
+        assert!(explained.contains(wanted), "{wanted}: {explained}");
+    }
+
+    // A page for people has ids that can be typed, and the whole one once; a document has whole ones.
+    let run = desk.runs().pop().expect("a run");
+    let id = run.file_name().expect("a name").to_string_lossy().into_owned();
+    let page = desk.good(&["report"]);
+    let short = &id[id.len() - 8..];
+    let more = format!("- and 3 more: `callsheet resume {short} --retry-failed --explain`\n");
+    assert!(page.contains(&more), "{page}");
+    assert_eq!(page.matches(&id).count(), 1, "{page}");
+    let report = &desk.json(&["report", "--format", "json"])[0];
+    assert_eq!(report["next"][0]["command"], format!("callsheet show {id}/one"));
 }

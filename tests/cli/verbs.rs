@@ -128,7 +128,7 @@ fn a_failed_run_says_what_failed_and_where_to_look() {
     what failed:  callsheet show RUN/end
     try again:    callsheet resume RUN --retry-failed
     with changes: callsheet resume RUN --accept-changes
-    from before:  callsheet fork RUN@N
+    rewind:       callsheet fork RUN@N
     its parts:    callsheet ps --tree
     its results:  callsheet show RUN
     its events:   callsheet tail RUN

@@ -327,7 +327,7 @@ async fn a_fork_begins_before_the_failure() {
     let desk = one_agent(&provider, Wire::Anthropic, "");
     let failed = call(&desk, &["run"]);
     assert_eq!(failed.code, 1, "{}", failed.err);
-    let fork = named(&failed.out, "from before:");
+    let fork = named(&failed.out, "rewind:");
     let (run, seq) = fork[1].rsplit_once('@').expect("a place");
     let listed = call(&desk, &["fork", run]);
     let line =
