@@ -211,3 +211,14 @@ fn a_task_that_left_something_undone_can_be_named_and_begins_again() {
     assert_eq!(unnamed.code, 8);
     assert!(unnamed.err.contains("nothing is left to do"), "{}", unnamed.err);
 }
+
+#[test]
+fn a_run_without_a_model_names_no_money() {
+    let desk = Desk::commands("[tasks.one]\nrun = 'true'\n");
+    let done = desk.call(&["run"]);
+    let summary = done.out.lines().find(|line| line.starts_with("run completed after"));
+    assert!(summary.is_some_and(|line| !line.contains('$')), "{}", done.out);
+    let log = desk.good(&["tail"]);
+    let end = log.lines().find(|line| line.contains("run completed:"));
+    assert!(end.is_some_and(|line| !line.contains('$')), "{log}");
+}

@@ -45,7 +45,8 @@ pub fn summary(state: &RunState, evidence: &Evidence) -> String {
         1 => "1 child agent, ".to_owned(),
         many => format!("{many} child agents, "),
     };
-    let cost = completed.cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    let cost = completed.cost_usd.filter(|cost| *cost > 0.0);
+    let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     // Writing to a string cannot fail.
     let _ = writeln!(
         text,

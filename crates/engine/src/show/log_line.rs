@@ -238,8 +238,8 @@ fn describe_run(event: &Event, reasons: Reasons, out: &mut String) -> std::fmt::
                 RunStatus::Cancelled => "cancelled",
             };
             let (read, made) = (tokens(e.usage.context()), tokens(e.usage.output));
-            write!(out, "run {status}: {read} in / {made} out")?;
-            e.cost_usd.map_or(Ok(()), |cost| write!(out, ", ${cost:.4}"))
+            let cost = e.cost_usd.filter(|cost| *cost > 0.0).map(|cost| format!(", ${cost:.4}"));
+            write!(out, "run {status}: {read} in / {made} out{}", cost.unwrap_or_default())
         }
         Event::PlanExtended(e) => {
             let names =
