@@ -244,8 +244,7 @@ fn of_others(project: &Project) -> Option<String> {
 
 fn refuse(project: &Project, wanted: &[&Concern]) {
     complain(&format!(
-        "error[needs_trust]: {} wants more than a project usually needs, and there is no terminal to \
-         ask at:",
+        "error[needs_trust]: {} wants more than a project usually needs, and there is no one to ask:",
         shown(project)
     ));
     list_some(wanted);

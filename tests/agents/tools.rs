@@ -325,7 +325,7 @@ async fn rules_decide_what_may_run_and_the_agent_is_told_why_not() {
     // What would have to be asked is denied, since nobody can be.
     for at in [6, 8, 9] {
         let text = results[at].text();
-        assert!(text.contains("nobody is at a terminal"), "{at}: {text}");
+        assert!(text.contains("this run cannot ask one"), "{at}: {text}");
     }
     assert_eq!(ended.read("a.txt"), "x\n");
     assert!(ended.exists("notes/n.txt") && !ended.exists("other.txt") && !ended.exists("b.txt"));

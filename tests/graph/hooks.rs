@@ -87,7 +87,7 @@ fn a_hook_can_forbid_a_call_and_never_allow_one() {
         "Denied by the hook pre_tool_use: blocked by JSON",
         "Denied by the hook pre_tool_use: denied by JSON",
         "Permission denied: the hook pre_tool_use wants a person to decide (odd), a person would \
-         have to be asked, and nobody is at a terminal.",
+         have to be asked, and this run cannot ask one.",
         "Permission denied: the rule `bash(rule*)` says so.",
         "(no output)",
         "(no output)",

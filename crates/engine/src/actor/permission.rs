@@ -146,8 +146,8 @@ pub(super) async fn decide(
             match (&context.services.asker, spec.permissions.non_interactive) {
                 (None, NonInteractive::Allow) => allowed,
                 (None, NonInteractive::Deny) => Decision::Denied(format!(
-                    "Permission denied: {}, a person would have to be asked, and nobody is at a \
-                     terminal.",
+                    "Permission denied: {}, a person would have to be asked, and this run cannot \
+                     ask one.",
                     because()
                 )),
                 (Some(_), _) | (None, NonInteractive::Pause) => {

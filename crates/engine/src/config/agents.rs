@@ -399,8 +399,8 @@ fn warn_of_denied_tools(
         let message = match permissions.always_denies(tool) {
             true => format!("agent `{agent}` can never use `{tool}`: every call is denied"),
             false => format!(
-                "without a terminal, agent `{agent}` can never use `{tool}`: a person would have \
-                 to allow each call"
+                "every call of `{tool}` by agent `{agent}` needs the answer of a person: a run that \
+                 cannot ask one denies it"
             ),
         };
         let help = match tool.as_str() {

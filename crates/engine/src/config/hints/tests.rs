@@ -93,7 +93,7 @@ fn expressions_of_other_languages() {
 fn keys_and_words_of_other_tools() {
     let own = |body: &str| format!("{BASE}{body}");
     let variable = "env = { A = '{{ tasks.t.output }}' }";
-    let cases: [(String, &[&str], &[&str]); 13] = [
+    let cases: [(String, &[&str], &[&str]); 14] = [
         (
             own("[tasks.u]\nrun = 'x'\ndepends = ['t']\n"),
             &["unknown key `depends`", "`depends_on`"],
@@ -150,6 +150,17 @@ fn keys_and_words_of_other_tools() {
             ),
             &["bad_rule"],
             &["needs_person"],
+        ),
+        // The same words are read at a terminal and without one.
+        (
+            own(
+                "[permissions]\ndefault = 'ask'\n[agents.b]\nmodel = 'm'\ntools = ['write_file']\n",
+            ),
+            &[
+                "needs_person",
+                "every call of `write_file` by agent `b` needs the answer of a person",
+            ],
+            &["without a terminal"],
         ),
     ];
     for (text, words, not) in cases {
