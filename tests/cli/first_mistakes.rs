@@ -28,6 +28,74 @@ fn a_template_that_fails_names_its_line_and_what_was_there() {
     assert!(done.out.contains(&wanted), "{wanted}\n{}", done.out);
 }
 
+/// A task with JSON, and an agent.
+const BEFORE: &str = r#"
+[agents.a]
+model = "default"
+instructions = "x"
+
+[tasks.j]
+run = "echo '{\"text\": \"x\", \"n\": 2, \"list\": [1, 5, 1]}'"
+output = "json"
+
+[tasks.t]
+depends_on = ["j"]
+"#;
+
+#[test]
+fn what_fails_while_it_runs_names_its_key_and_its_line() {
+    for (task, line, key, says) in [
+        (
+            "run = 'true'\nforeach = '''\n\ntasks.j.output.text'''",
+            "foreach =",
+            "foreach",
+            "`tasks.j.output.text` is text, not a list; `| lines` or `| from_json`",
+        ),
+        (
+            "run = 'true'\nforeach = 'tasks.j.output.list'",
+            "foreach =",
+            "foreach",
+            "items 0 and 2 have the same key `1`: 1 and 1",
+        ),
+        (
+            "run = 'true'\nforeach = '[1, 2]'\nforeach_key = '{{ item // 10 }}'",
+            "foreach_key",
+            "foreach_key",
+            "items 0 and 1 have the same key `0`: 1 and 2",
+        ),
+        (
+            "run = 'true'\nwhen = 'tasks.j.output.n + tasks.j.output.text > 1'",
+            "when",
+            "when",
+            "`tasks.j.output.n + tasks.j.output.text` has no result: `tasks.j.output.n` is a number and \
+             `tasks.j.output.text` is text",
+        ),
+        (
+            "approval = { message = 'Go?', show = ['1',\n'-tasks.j.output.text'] }",
+            "'-tasks",
+            "show[1]",
+            "`-tasks.j.output.text`: invalid operation; `tasks.j.output.text` is text",
+        ),
+        (
+            "agent = 'a'\nprompt = 'x'\nchecks = [\n{ run = 'true' },\n\
+             { run = 'true', env = { A = '{{ output - 1 }}' } }]",
+            "env = { A",
+            "checks[1].env.A",
+            "`output - 1` has no result: `output` is text and `1` is a number",
+        ),
+    ] {
+        let desk = Desk::offline(&format!("{BEFORE}{task}\n"), "[[rules]]\nsay = 'x'\n");
+        let done = desk.call(&["run"]);
+        assert_ne!(done.code, 0, "{task}: {}{}", done.out, done.err);
+        let file = desk.read("agents.toml");
+        let at = file.lines().position(|one| one.contains(line)).expect("a line") + 1;
+        // A line break after three quotes is no part of a text.
+        let at = at + usize::from(task.contains("'''\n"));
+        let wanted = format!("`{key}`, agents.toml:{at}: {says}");
+        assert!(done.out.contains(&wanted), "{wanted}\n{}{}", done.out, done.err);
+    }
+}
+
 #[test]
 fn a_reason_is_never_cut() {
     let long = "a reason of many words, ".repeat(20);

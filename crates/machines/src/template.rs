@@ -3,7 +3,7 @@
 //! No other module may name `minijinja`, except those below this one: `argument`, the filters in `filters` and
 //! `paths`, what an evaluation may cost in `meter`, the instructions that keep to that in `bounds`, the values
 //! that it is given in `known`, the texts of values in `text`, and in `typing` what is known of all these before they
-//! are there, by the `types`. A template sees only the values it is given: no files, no clock, no
+//! are there, by the `types`, and the words for what failed. A template sees only the values it is given: no files, no clock, no
 //! environment.
 
 pub mod argument;
@@ -22,11 +22,12 @@ use std::sync::LazyLock;
 use minijinja::machinery::{Instruction, Instructions, get_compiled_template};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value as Cell;
-use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value;
 
 pub use self::known::{Known, Values};
 pub use self::meter::{Stop, until};
+use self::typing::failing::{self, Form};
 use crate::foreign;
 
 /// The most instructions that one rendering may take: it stops an endless loop in a template within
@@ -92,6 +93,12 @@ pub struct TemplateError {
 
 impl From<minijinja::Error> for TemplateError {
     fn from(error: minijinja::Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&minijinja::Error> for TemplateError {
+    fn from(error: &minijinja::Error) -> Self {
         let message = match error.detail() {
             Some(detail) => format!("{}: {detail}", error.kind()),
             None => error.kind().to_string(),
@@ -131,7 +138,7 @@ pub fn render(template: &str, values: impl Into<Known>) -> Result<String, Templa
     let Known(values) = values.into();
     foreign(|| {
         let rendered = bounds::render(&ENVIRONMENT, template, values.clone());
-        rendered.map_err(|error| explained(error.into(), &values, typing::of_template, template))
+        rendered.map_err(|error| explained(error, &values, Form::Template, template))
     })
 }
 
@@ -160,28 +167,23 @@ pub fn is_true(expression: &str, values: impl Into<Known>) -> Result<bool, Templ
 /// Evaluates an expression to a value of the language that is defined.
 fn defined(expression: &str, values: Cell) -> Result<Cell, TemplateError> {
     let value = bounds::evaluate(&ENVIRONMENT, expression, values.clone());
-    let value = value.map_err(TemplateError::from).and_then(|value| match value.is_undefined() {
+    let value = value.and_then(|value| match value.is_undefined() {
         // An unknown name alone is no error for MiniJinja: it returns the undefined value.
-        true => Err(TemplateError::whole(format!("undefined value: `{}`", expression.trim()))),
+        true => Err(Error::new(ErrorKind::UndefinedError, format!("`{}`", expression.trim()))),
         false => Ok(value),
     });
-    value.map_err(|error| explained(error, &values, typing::of_expression, expression))
+    value.map_err(|error| explained(error, &values, Form::Expression, expression))
 }
 
-/// Returns an error that says what was missing and what was there, if its text reads a field that these values
-/// do not have.
-fn explained(
-    error: TemplateError,
-    values: &Cell,
-    types: impl FnOnce(&str, &typing::Roots) -> Result<typing::Typed, TemplateError>,
-    text: &str,
-) -> TemplateError {
+/// Returns an error that names the expression at fault, and says what was missing and what was there.
+fn explained(error: Error, values: &Cell, form: Form, text: &str) -> TemplateError {
     let names = values.try_iter().into_iter().flatten();
     let known = names.filter_map(|name| {
         Some((name.as_str()?.to_owned(), value_type::Type::of_cell(&values.get_item(&name).ok()?)))
     });
-    let found = types(text, &known.collect()).ok();
-    match found.and_then(|found| typing::missing(&found, &error)) {
+    let words = failing::words(form, text, &known.collect(), &error);
+    let error = TemplateError::from(error);
+    match words {
         Some(message) => TemplateError { message, ..error },
         None => error,
     }
@@ -390,6 +392,64 @@ mod tests {
             (0..1_000).map(|n| (format!("{n}{}", "x".repeat(100)), json!(1))).collect();
         let error = render("{{ v.y }}", &json!({"v": names})).expect_err("nothing");
         assert!(error.message.ends_with(" and 990 more") && error.message.len() < 600, "{error}");
+    }
+
+    #[test]
+    fn an_operation_that_fails_is_named_with_what_it_was_given() {
+        let values = json!({
+            "t": "x", "n": 2, "zero": 0, "m": {"a": 1}, "list": [1, 2], "nil": null,
+            "rows": [{"k": 1}, {"k": "a"}],
+        });
+        let sum = "; `| int` makes a number of a text, and `~` joins texts";
+        for (template, says) in [
+            ("{{ t + n }}", format!("`t + n` has no result: `t` is text and `n` is a number{sum}")),
+            (
+                "a\n{{ 'x' ~ (n - m) }}",
+                "`n - m` has no result: `n` is a number and `m` is an object".into(),
+            ),
+            ("{{ list + t }}", "`list + t` has no result: `list` is a list and `t` is text".into()),
+            (
+                "{{ n / zero }}",
+                "`n / zero`: unable to calculate 2 / 0; `n` is a number and `zero` is a number"
+                    .into(),
+            ),
+            ("{{ -t }}", "`-t`: invalid operation; `t` is text".into()),
+            (
+                "{{ nil }}",
+                "`nil`: the value is none, which has no text: `| default('...')` gives it one"
+                    .into(),
+            ),
+            ("{% for x in n %}{% endfor %}", "`n` is a number, not a list".into()),
+            (
+                "{% for r in rows %}{{ r.k + 1 }}{% endfor %}",
+                format!(
+                    "`r.k + 1` has no result: `r.k` is a number or text and `1` is a number{sum}"
+                ),
+            ),
+        ] {
+            let error = render(template, &values).expect_err(template);
+            assert_eq!(error.message, says, "{template}");
+        }
+        for (template, begins, ends) in [
+            (
+                "{{ (t ~ 'y') | from_json }}",
+                "`(t ~ 'y') | from_json`: expected",
+                "`t ~ 'y'` is text",
+            ),
+            ("{{ t | abs }}", "`t | abs`: ", "`t` is text"),
+            ("{% if 'a' in n %}{% endif %}", "`'a' in n`: ", "`'a'` is text and `n` is a number"),
+            ("{{ m | sum }}", "`m | sum`: ", "`m` is an object"),
+        ] {
+            let error = render(template, &values).expect_err(template);
+            let is_told = error.message.starts_with(begins) && error.message.ends_with(ends);
+            assert!(is_told, "{template}: {}", error.message);
+        }
+        let error = evaluate("t * list", &values).expect_err("no number");
+        assert!(error.message.starts_with("`t * list`: "), "{error}");
+        let long = format!("{{{{ t + n{} }}}}", " + n".repeat(100));
+        assert!(render(&long, &values).expect_err("text").message.len() < 400);
+        let error = render("{{ nobody + 1 }}", &values).expect_err("none");
+        assert!(error.message.contains("`nobody` is undefined"), "{error}");
     }
 
     #[test]

@@ -67,6 +67,14 @@ fn places(task: &Task) -> Vec<(String, &Place)> {
     all.extend(env.map(|(name, _)| (format!("env.{}", name.name), &name.at.value)));
     if let Some(approval) = task.approval.as_ref() {
         all.extend(approval.message.placed().map(|(_, place)| ("message".to_owned(), place)));
+        let show = approval.show.iter().enumerate();
+        all.extend(show.map(|(number, item)| (format!("show[{number}]"), &item.at.value)));
+    }
+    for (number, check) in task.checks.iter().enumerate() {
+        let (key, check) = (format!("checks[{number}]"), &check.value);
+        all.extend(check.prompt.placed().map(|(_, place)| (format!("{key}.prompt"), place)));
+        let env = check.env.values();
+        all.extend(env.map(|(name, _)| (format!("{key}.env.{}", name.name), &name.at.value)));
     }
     all
 }

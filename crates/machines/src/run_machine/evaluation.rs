@@ -166,7 +166,8 @@ impl Evaluation {
         let values = self.values_of_answer(round);
         let program = match &check.work {
             CheckWork::Command { run, env } => {
-                let env = self.scope().variables(&self.spec, "checks.env", env, &values);
+                let key = format!("checks[{}].env", at.index);
+                let env = self.scope().variables(&self.spec, &key, env, &values);
                 let env =
                     env.map_err(|(key, error)| scope::template_failure(&self.spec, &key, &error))?;
                 // What judges an answer changes nothing, so it may run again.
@@ -175,7 +176,8 @@ impl Evaluation {
             }
             CheckWork::Agent { agent, prompt } => {
                 let prompt = template::render(prompt, &values).map_err(|error| {
-                    scope::template_failure(&self.spec, "checks.prompt", &error)
+                    let key = format!("checks[{}].prompt", at.index);
+                    scope::template_failure(&self.spec, &key, &error)
                 })?;
                 let prompt = Text::from(format!("{prompt}{VERDICT}"));
                 Program::Model { agent: agent.clone(), prompt }

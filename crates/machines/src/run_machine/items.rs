@@ -35,14 +35,18 @@ impl Items {
         let list = template::evaluate(&fan_out.list, values.known())
             .map_err(|error| scope::template_failure(task, "foreach", &error))?;
         let Value::Array(items) = list else {
-            let (kind, list) = (kind_of(&list), &fan_out.list);
-            return Err(bad(format!("`foreach` gives {kind}, not a list: {list}")));
+            let (kind, written) = (kind_of(&list), fan_out.list.trim());
+            let advice = match list {
+                Value::String(_) => "; `| lines` or `| from_json` makes a list of text",
+                _ => "",
+            };
+            let message = format!("`{written}` is {kind}, not a list{advice}");
+            return Err(bad_at(task, "foreach", &message));
         };
         if items.len() > most {
             let count = items.len();
-            return Err(bad(format!(
-                "`foreach` gives {count} items, and `limits.max_instances` is {most}"
-            )));
+            let message = format!("it gives {count} items, and `limits.max_instances` is {most}");
+            return Err(bad_at(task, "foreach", &message));
         }
         let hash = blake3::hash(Value::from(items.clone()).to_string().as_bytes());
         let hash = hash.to_hex()[..32].to_owned();
@@ -67,10 +71,11 @@ impl Items {
             // Paths are compared by their parts, so only `./` in front remains.
             let path = PathBuf::from(rendered.trim_start_matches("./"));
             if let Some(first) = writers.insert(path, number) {
-                return Err(bad(format!(
+                let message = format!(
                     "items {first} and {number} both write `{rendered}`: let `output_file` name \
                      `instance.key` or `instance.index`"
-                )));
+                );
+                return Err(bad_at(task, "output_file", &message));
             }
         }
         Ok(())
@@ -86,6 +91,11 @@ impl Items {
 /// Returns the failure of a list that cannot be fanned out over.
 pub(super) fn bad(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::BadItems, message)
+}
+
+/// Returns the same with the key of the task that makes the list so, and its place.
+fn bad_at(task: &TaskSpec, key: &str, message: &str) -> Failure {
+    bad(format!("{}: {message}", scope::key_at(task, key, 1)))
 }
 
 fn kind_of(value: &Value) -> &'static str {
@@ -107,6 +117,8 @@ fn keys(
     mut values: Values,
 ) -> Result<Vec<String>, Failure> {
     let (mut keys, mut seen) = (Vec::with_capacity(items.len()), HashMap::new());
+    // Without a `foreach_key`, the list itself gives the keys.
+    let maker = if fan_out.key.is_some() { "foreach_key" } else { "foreach" };
     for (number, item) in items.iter().enumerate() {
         let key = match &fan_out.key {
             Some(key) => {
@@ -120,20 +132,21 @@ fn keys(
             None => own_key(item),
         };
         if key.trim().is_empty() {
-            return Err(bad(format!("the key of item {number} is empty: {}", brief(item))));
+            let message = format!("the key of item {number} is empty: {}", brief(item));
+            return Err(bad_at(task, maker, &message));
         }
         if key.len() > LONGEST_KEY {
             let bytes = key.len();
             let message =
                 format!("the key of item {number} has {bytes} bytes, more than {LONGEST_KEY}");
-            return Err(bad(message));
+            return Err(bad_at(task, maker, &message));
         }
         if let Some(first) = seen.insert(key.clone(), number) {
             let (one, other) = (brief(&items[first]), brief(item));
-            return Err(bad(format!(
-                "items {first} and {number} have the same key `{}`: {one} and {other}",
-                key.trim()
-            )));
+            let key = key.trim();
+            let message =
+                format!("items {first} and {number} have the same key `{key}`: {one} and {other}");
+            return Err(bad_at(task, maker, &message));
         }
         keys.push(key);
     }

@@ -190,9 +190,9 @@ impl Scope<'_> {
         let message =
             template::render(&approval.message, &values).map_err(|e| unrendered("message", e))?;
         let (mut shown, mut bytes_left) = (Vec::new(), question::ALL_SHOWN_BYTES);
-        for expression in &approval.show {
-            let value =
-                template::evaluate(expression, &values).map_err(|e| unrendered("show", e))?;
+        for (number, expression) in approval.show.iter().enumerate() {
+            let value = template::evaluate(expression, &values)
+                .map_err(|e| unrendered(format!("show[{number}]"), e))?;
             // For people: JSON on lines of its own.
             let text = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
             let (text, left_out) = question::bounded(&text, question::SHOWN_BYTES.min(bytes_left));
@@ -320,12 +320,17 @@ fn unrendered(key: impl Into<Cow<'static, str>>, error: TemplateError) -> Unrend
     (key.into(), error)
 }
 
-/// Returns the failure of a task whose key `key` cannot be rendered. It names the line of the configuration, or
-/// that of the text where the configuration does not tell.
+/// Returns the failure of a task whose key `key` cannot be rendered.
 pub(super) fn template_failure(task: &TaskSpec, key: &str, error: &TemplateError) -> Failure {
-    let place = task.written.line(key, error.line);
-    let place = place.unwrap_or_else(|| format!("line {}", error.line));
-    Failure::new(FailureKind::Template, format!("`{key}`, {place}: {}", error.message))
+    let place = key_at(task, key, error.line);
+    Failure::new(FailureKind::Template, format!("{place}: {}", error.message))
+}
+
+/// Returns a key of a task with the place of a line of its text: that in the configuration, or the line of the
+/// text where the configuration does not tell.
+pub(super) fn key_at(task: &TaskSpec, key: &str, line: usize) -> String {
+    let place = task.written.line(key, line).unwrap_or_else(|| format!("line {line}"));
+    format!("`{key}`, {place}")
 }
 
 /// Returns the tasks that the templates of a task, or of an instance of it, read.

@@ -3,6 +3,7 @@
 //! Pure. Walks the syntax tree once, with the types of the names that the text may use. Where it cannot tell,
 //! a value is unknown, and nothing that follows from it is a mistake.
 
+pub(super) mod failing;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -179,7 +180,7 @@ impl Misfit {
 
 /// Returns what was missing when an evaluation failed, with what was there. The error has the place, or it names
 /// the value that was not there.
-pub(super) fn missing(found: &Typed, error: &TemplateError) -> Option<String> {
+fn missing(found: &Typed, error: &TemplateError) -> Option<String> {
     let is_here = |misfit: &&Misfit| match &error.range {
         _ if error.message.contains(&format!("`{}`", misfit.path)) => true,
         None => true,

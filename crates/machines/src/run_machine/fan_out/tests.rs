@@ -44,17 +44,27 @@ fn items_get_keys_that_tell_them_apart() {
     let hashes = keys(over("[{'a': 1}, [2]]")).expect("keys");
     assert!(hashes.iter().all(|key| key.len() == 16) && hashes[0] != hashes[1], "{hashes:?}");
     for (fan_out, says) in [
-        (over("'text'"), "`foreach` gives text, not a list: 'text'"),
-        (over("none"), "`foreach` gives none, not a list: none"),
-        (over("range(5)"), "`foreach` gives 5 items, and `limits.max_instances` is 4"),
-        (over("['a', 'b', 'a']"), "items 0 and 2 have the same key `a`: \"a\" and \"a\""),
-        (over("['a', ' ']"), "the key of item 1 is empty: \" \""),
-        (over("[none]"), "the key of item 0 is empty: null"),
+        (
+            over("'text'"),
+            "`foreach`, line 1: `'text'` is text, not a list; `| lines` or `| from_json` makes a list of",
+        ),
+        (over("none"), "`foreach`, line 1: `none` is none, not a list"),
+        (over("range(5)"), "`foreach`, line 1: it gives 5 items, and `limits.max_instances` is 4"),
+        (
+            over("['a', 'b', 'a']"),
+            "`foreach`, line 1: items 0 and 2 have the same key `a`: \"a\" and \"a\"",
+        ),
+        (over("['a', ' ']"), "`foreach`, line 1: the key of item 1 is empty: \" \""),
+        (over("[none]"), "`foreach`, line 1: the key of item 0 is empty: null"),
         (by_name("[{'name': 'x'}, {}]"), "item 1: `foreach_key`, line 1: `item` has no `name`"),
-        (by_name("[{'name': 'x' * 600}]"), "the key of item 0 has 600 bytes, more than 512"),
+        (
+            by_name("[{'name': 'x' * 600}]"),
+            "`foreach_key`, line 1: the key of item 0 has 600 bytes, more than 512",
+        ),
         (
             by_name("[{'name': 'x', 'of': 1}, {'name': 'x'}]"),
-            "items 0 and 1 have the same key `x`: {\"name\":\"x\",\"of\":1} and {\"name\":\"x\"}",
+            "`foreach_key`, line 1: items 0 and 1 have the same key `x`: {\"name\":\"x\",\"of\":1} and \
+             {\"name\":\"x\"}",
         ),
     ] {
         let failure = keys(fan_out).expect_err(says);

@@ -3,6 +3,7 @@
 //! Pure. Keeps the variables of the scopes that are open, and whether a condition decides that a place is reached.
 
 mod filters;
+mod operands;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,6 +11,7 @@ use std::ops::Range;
 use minijinja::machinery::Span;
 use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Macro, Stmt, UnaryOpKind};
 
+use super::failing::Failing;
 use super::{Misfit, MisfitKind, Roots};
 use crate::template::value_type::{Found, Type};
 
@@ -39,12 +41,17 @@ pub(super) struct Walk<'a> {
     /// How many conditions decide whether this place is reached.
     conditions: usize,
     pub(super) misfits: Vec<Misfit>,
+    /// The bytes of an expression that is to be kept.
+    sought: Option<Range<usize>>,
+    /// That expression, once the walk has met it.
+    pub(super) failing: Option<Failing>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(text: &'a str, known: &'a Roots) -> Self {
         let (scopes, unsure) = (vec![HashMap::new()], HashSet::new());
-        Self { text, known, scopes, unsure, conditions: 0, misfits: Vec::new() }
+        let (misfits, sought, failing) = (Vec::new(), None, None);
+        Self { text, known, scopes, unsure, conditions: 0, misfits, sought, failing }
     }
 
     /// Finds the names that are set at more than one place: which value they have where cannot be told.
@@ -133,6 +140,12 @@ impl<'a> Walk<'a> {
 
     /// Returns the type of an expression.
     fn read(&mut self, expression: &Expr<'a>, missing: Missing) -> Type {
+        let of = self.type_of(expression, missing);
+        self.meet(expression, &of);
+        of
+    }
+
+    fn type_of(&mut self, expression: &Expr<'a>, missing: Missing) -> Type {
         match expression {
             Expr::Var(var) => self.variable(var.id),
             Expr::Const(value) => Type::of_cell(&value.value),
@@ -342,8 +355,11 @@ impl<'a> Walk<'a> {
             Expr::Filter(filter) => filter.expr.as_ref(),
             _ => None,
         };
-        let mut start = base.map_or(start, |base| self.whole(base).start.min(start));
-        // The brackets around the base are no part of it.
+        self.balanced(base.map_or(start, |base| self.whole(base).start.min(start)), end)
+    }
+
+    /// Returns a range with the brackets around its beginning: they are no part of the expression in them.
+    fn balanced(&self, mut start: usize, end: usize) -> Range<usize> {
         let count = |text: &str, c: char| text.matches(c).count();
         while let Some(text) = self.text.get(start..end)
             && text.len() <= LONGEST
