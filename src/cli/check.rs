@@ -8,7 +8,7 @@ mod cost;
 use super::args;
 use super::locate::Project;
 use super::{complain, mistakes, run, say, say_json, trust};
-use crate::config::{self, Config, PriceSource, Sources};
+use crate::config::{self, Config, PriceSource, ProviderKind, Sources};
 use crate::exit::Exit;
 use crate::printable;
 use crate::run::sandbox;
@@ -40,7 +40,7 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
                 count(config.agents.len(), "agent"),
                 count(config.models.len(), "model"),
                 kept.unwrap_or_default(),
-                builtin_prices(&config),
+                prices(&config),
             );
             let concerns = match trust::is_trusted(&config) {
                 true => Vec::new(),
@@ -90,9 +90,15 @@ pub(super) fn run(project: &Project, verb: &args::Check) -> Exit {
 }
 
 /// Returns a line for each model in use whose price is not the file's, with the price, its day and its
-/// source.
-fn builtin_prices(config: &Config) -> String {
+/// source, and a line that names the models that cost money and have no price.
+fn prices(config: &Config) -> String {
     let models = config.models_in_use.iter().filter_map(|name| config.models.get(name));
+    let is_paid = |model: &&ModelSpec| {
+        let provider = config.providers.get(&model.provider);
+        provider.is_some_and(|spec| !matches!(spec.kind, ProviderKind::Scripted { .. }))
+    };
+    let unpriced = models.clone().filter(|model| model.price.is_none()).filter(is_paid);
+    let unpriced: Vec<&str> = unpriced.map(|model| model.name.as_str()).collect();
     let line = |model: &ModelSpec| {
         let price = model.price?;
         let PriceSource::Builtin { checked, source } = config.price_sources.get(&model.name)?
@@ -104,5 +110,16 @@ fn builtin_prices(config: &Config) -> String {
             model.name, price.input, price.output
         ))
     };
-    models.filter_map(line).collect()
+    models.filter_map(line).chain(no_price(&unpriced)).collect()
+}
+
+/// Returns the line that names models without a price.
+fn no_price(models: &[&str]) -> Option<String> {
+    let (named, whose) = match models {
+        [] => return None,
+        [one] => (format!("model {one}"), "its"),
+        many => (format!("models {}", many.join(", ")), "their"),
+    };
+    let how = "`cost_per_mtok` has a price, and `prices = \"builtin\"` those of known models";
+    Some(format!("no price of {named}: {whose} cost is not counted; {how}\n"))
 }

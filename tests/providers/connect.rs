@@ -135,8 +135,9 @@ async fn each_model_in_use_is_called_once_and_told_of() {
     assert_eq!(done.code, 3, "{}", done.err);
     assert_snapshot!(timeless(&done.err), @"note: this makes 9 paid calls of a few tokens each: broken, fine, gone, limited, nobody, refused, silent, slow, tired");
     let (_, told) = done.out.split_once("no mistakes\n").expect("checked first");
-    assert_snapshot!(timeless(told), @r"
+    assert_snapshot!(timeless(told), @r#"
     prices of model fine: built in, of 2026-10-24: $1 input, $5 output a million tokens (https://platform.claude.com/docs/en/about-claude/pricing)
+    no price of models broken, gone, nobody, refused, silent, slow, tired: their cost is not counted; `cost_per_mtok` has a price, and `prices = "builtin"` those of known models
     broken/broken (model-broken): server_error: server_error: The server had an error.; `callsheet explain server_error` says what to do
     fine/fine (claude-haiku-4-5): answers, first token after T s of T s; tokens reported: 46 in, 0 of them cached, 10 out; capabilities: context_editing; price built in, of 2026-10-24
     gone/gone (model-gone): invalid_request: not_found_error: model: model-gone (404 from POST http://127.0.0.1:PORT/v1/messages); `callsheet explain invalid_request` says what to do
@@ -147,7 +148,7 @@ async fn each_model_in_use_is_called_once_and_told_of() {
     silent/silent (model-silent): answers, first token after T s of T s; no tokens reported: costs and sizes are estimates; no price
     slow/slow (model-slow): idle_timeout: no answer in time from http://127.0.0.1:PORT; `callsheet explain idle_timeout` says what to do
     tired/tired (model-tired): answers, first token after T s of T s; no tokens reported: costs and sizes are estimates; no price
-    ");
+    "#);
     let counts = [&fine, &limited, &refusing, &unknown, &slow, &silent].map(Provider::count);
     assert_eq!((counts, tired.count(), broken.count()), ([1; 6], 2, 2));
     let request = &fine.requests()[0].json();

@@ -183,17 +183,19 @@ pub(super) fn check(
         if let Some(ceiling) = ceiling {
             let place = entry.map_or(&ceiling.key, |entry| &entry.at.key);
             let message = format!("`max_cost` is set, but model `{name}` has no price");
-            let help = format!("add [models.{name}.cost_per_mtok]");
+            let near = slip(&model.model).map(|near| format!("did you mean model `{near}`? else "));
+            let help = format!("{}add [models.{name}.cost_per_mtok]", near.unwrap_or_default());
             setting.problems.error("missing_price", place, message, help);
         }
         let Some((entry, value)) = entry.and_then(|entry| Some((entry, entry.value.as_ref()?)))
         else {
             continue;
         };
-        if is_scripted(model)
-            || value.cost_per_mtok.is_set()
-            || list(value, setting) == PriceList::None
-        {
+        if is_scripted(model) || value.cost_per_mtok.is_set() {
+            continue;
+        }
+        if list(value, setting) == PriceList::None {
+            misspelt(model, value, setting.problems);
             continue;
         }
         let place = value.prices.at().or(setting.raw.defaults.prices.at());
@@ -207,10 +209,7 @@ pub(super) fn check(
         let text = &model.model;
         let message =
             format!("the tokens of model `{name}` (`{text}`) {why}: its cost is not counted");
-        let known =
-            TABLE.group.iter().flat_map(|group| &group.model).flat_map(|known| &known.names);
-        let near =
-            names::nearest(text, known.map(String::as_str)).filter(|near| *near != text.as_str());
+        let near = nearest(text).filter(|near| *near != text.as_str());
         let near = near.map(|near| format!("did you mean `{near}`? else ")).unwrap_or_default();
         let help = format!(
             "{near}add `cost_per_mtok = {{ input = ..., output = ... }}` to [models.{name}], in US dollars per \
@@ -220,9 +219,54 @@ pub(super) fn check(
     }
 }
 
+/// Reports the name of a model that is most likely a slip: the provider would refuse it. Other unknown names are
+/// those of models that are newer than the table, or of other services.
+fn misspelt(model: &ModelSpec, raw: &Model, problems: &Problems) {
+    let (Some(near), Some(at)) = (slip(&model.model), raw.model.at()) else { return };
+    let ModelSpec { name, model, .. } = model;
+    let message = format!(
+        "model `{name}` has no price, and no known model is named `{model}`: its cost is not counted"
+    );
+    problems.warning("unknown_price", &at.value, message, format!("did you mean `{near}`?"));
+}
+
+/// Returns the known name that is nearest to a name.
+fn nearest(name: &str) -> Option<&'static str> {
+    let known = TABLE.group.iter().flat_map(|group| &group.model).flat_map(|known| &known.names);
+    names::nearest(name, known.map(String::as_str))
+}
+
+/// Returns the known name of which a name differs by a slip of one or two letters. Other digits are another
+/// version, and short names are too near to each other.
+fn slip(name: &str) -> Option<&'static str> {
+    const SHORTEST: usize = 10;
+    const MOST: usize = 2;
+    let digits = |name: &str| name.chars().filter(char::is_ascii_digit).collect::<String>();
+    let near = nearest(name).filter(|_| name.len() >= SHORTEST && lookup(name).is_none())?;
+    let is_slip = digits(near) == digits(name) && strsim::damerau_levenshtein(near, name) <= MOST;
+    is_slip.then_some(near)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slip_in_a_name_is_known_and_a_new_version_is_none() {
+        for (name, near) in [
+            ("claude-sonet-4-5", Some("claude-sonnet-4-5")),
+            ("cluade-sonnet-4-5", Some("claude-sonnet-4-5")),
+            ("claude-sonnet-4-5", None),
+            ("claude-sonnet-4-5-20250929", None),
+            ("claude-sonnet-4-9", None),
+            ("claude-sonnet-4-5-fast", None),
+            ("bedrock/claude-sonnet-4-5", None),
+            ("gpt-4", None),
+            ("llama-3.3-70b", None),
+        ] {
+            assert_eq!(slip(name), near, "{name}");
+        }
+    }
 
     fn input(name: &str) -> Option<f64> {
         lookup(name).map(|(_, known)| known.input)

@@ -1595,4 +1595,7 @@ fn built_in_prices_are_used_where_they_are_wanted_and_known() {
     let long = "context_window = 1_000_000";
     assert_eq!(priced(sonnet, long, builtin), (None, false, told("3:10 unknown_price")));
     assert_eq!(priced("gpt-4.1", long, builtin), (Some((2.0, 2.0)), false, told("")));
+    // Where nobody asks for prices, a slip in the name of a known model is told at that name.
+    assert_eq!(priced("claude-sonet-4-5", "", ""), (None, false, told("9:9 unknown_price")));
+    assert_eq!(priced("other", "", ""), (None, false, told("")));
 }
