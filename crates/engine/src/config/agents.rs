@@ -94,7 +94,7 @@ pub(super) fn unused(setting: Setting<'_>, main: &Text) {
     let grows = setting.sources.plan.is_some()
         || permissions.as_ref().is_some_and(|rules| rules.plan.is_set())
         || agents.values().any(|(_, agent)| proposes(agent));
-    if grows {
+    if grows || setting.raw.tasks.is_wrong() {
         return;
     }
     let of_checks = tasks.values().flat_map(|(_, task)| task.checks.iter());
@@ -174,6 +174,8 @@ fn tools(setting: Setting<'_>, raw: &Agent, sub_agents: &[Name]) -> Vec<Name> {
                         format!("write `{name}` here, and \"{rule}\" in `allow` of [permissions]");
                     problems.error("unknown_tool", &at.value, message, help);
                 }
+                // Which tools there are is not known.
+                None if setting.raw.tools.is_wrong() => {}
                 None => {
                     let known = all_tools(setting);
                     names::report_unknown("unknown_tool", tool, &at.value, known, problems);
@@ -260,7 +262,7 @@ fn model(setting: Setting<'_>, entry: &Entry<Agent>, raw: &Agent, models: &Model
         (None, only, None) => only,
         _ => None,
     };
-    if only.is_none() {
+    if only.is_none() && !setting.raw.models.is_wrong() {
         let known: Vec<&str> = models.keys().map(Name::as_str).collect();
         let help = match known.as_slice() {
             [] => "add a [models.default]".to_owned(),
@@ -274,7 +276,8 @@ fn model(setting: Setting<'_>, entry: &Entry<Agent>, raw: &Agent, models: &Model
 
 /// Reports an error if a key names a model that does not exist.
 pub(super) fn known_model(field: &Field<Option<String>>, models: &Models, setting: Setting<'_>) {
-    if let Some((name, place)) = field.placed().filter(|(name, _)| !models.contains_key(&***name)) {
+    let is_known = |name: &str| setting.raw.models.is_wrong() || models.contains_key(name);
+    if let Some((name, place)) = field.placed().filter(|(name, _)| !is_known(name)) {
         let known = models.keys().map(Name::as_str);
         names::report_unknown("unknown_model", name, place, known, setting.problems);
     }

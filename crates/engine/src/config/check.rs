@@ -366,7 +366,13 @@ impl<'a> Check<'a> {
             Some(example) => format!("write it like `{example}`"),
             None => NO_HELP.to_owned(),
         };
-        self.refuse("wrong_type", value, message, help);
+        match (kind, value) {
+            // The parser has no place of an array of tables: its parts stand apart.
+            (Kind::Map(_, Kind::Table(_)), Value::Array(..)) => {
+                self.problems.error("wrong_type", &self.at(value).key, message, help);
+            }
+            _ => self.refuse("wrong_type", value, message, help),
+        }
     }
 
     /// Returns a value of the right kind that was probably meant, or the whole advice where it is no value.

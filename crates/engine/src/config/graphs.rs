@@ -138,7 +138,7 @@ impl Reader<'_> {
         whole.retain(|key, _| !OWN.contains(&key.as_str()));
         whole.extend(tree.clone().into_iter().filter(|(key, _)| OWN.contains(&key.as_str())));
         let raw = Settings::read_keys(&whole, self.places);
-        if raw.tasks.iter().next().is_none() {
+        if raw.tasks.iter().next().is_none() && !raw.tasks.is_wrong() {
             self.problems.error("no_tasks", &start, "the file has no tasks", "add a [tasks.NAME]");
         }
         self.chain.push(path.to_owned());

@@ -14,6 +14,8 @@ use crate::spec::{AgentSpec, ModelSpec, TaskSpec};
 /// Reports a file without a task that runs.
 pub(super) fn has_tasks(setting: Setting<'_>, text: &Text) {
     let (message, help) = match setting.raw.tasks.iter().next() {
+        // What stands in their place is reported there.
+        None if setting.raw.tasks.is_wrong() => return,
         None => ("the file has no tasks", "add a [tasks.NAME]"),
         Some(_) if setting.raw.tasks.values().any(|(_, task)| *task.enabled) => return,
         Some(_) => ("no task of the file is enabled", "remove `enabled = false` from one"),

@@ -232,6 +232,21 @@ fn files_of_another_form() {
 }
 
 #[test]
+fn an_array_in_place_of_tables_is_told_once() {
+    let workspace = Workspace::new();
+    for (table, key) in
+        [("[tasks.t]", "tasks"), ("[models.m]", "models"), ("[providers.p]", "providers")]
+    {
+        let text = BASE.replace(table, &format!("[[{key}]]"));
+        let found = workspace.problems(&text, &workspace.sources());
+        let [one] = &found[..] else { panic!("{key}: {found:#?}") };
+        let at = text.lines().position(|line| line.starts_with("[[")).expect("a line") + 1;
+        let says = format!("{at}:3 wrong_type `{key}` must be a table, not an array");
+        assert!(one.starts_with(&says) && one.contains(&format!("`[{key}.NAME]`")), "{one}");
+    }
+}
+
+#[test]
 fn a_model_of_a_similar_name_is_suggested() {
     let text = "version = 1\n[defaults]\nprices = 'builtin'\n[providers.p]\nkind = 'anthropic'\n\
         [models.m]\nprovider = 'p'\nmodel = 'claude-sonet-4-5'\n[agents.a]\nmodel = 'm'\n\

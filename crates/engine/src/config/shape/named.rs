@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use figment::value::Value;
 
-use super::Read;
+use super::{Field, Read};
 use crate::config::diagnostic::{Code, Place, Problems};
 use crate::config::names;
 use crate::config::tree::{self, Places, Written};
@@ -102,6 +102,22 @@ impl<V> Named<V> {
         // There is seldom such a name, so the search in written order is seldom needed.
         self.entries.get(near).filter(|entry| entry.name.starts_with(start))?;
         self.names().find(|name| name.starts_with(start))
+    }
+}
+
+impl<V> Field<Named<V>> {
+    /// Reports a name that does not exist, as [`Named::must_have`] does. Where the whole table could not be read,
+    /// nothing is known of its names.
+    pub(in crate::config) fn must_have(
+        &self,
+        code: Code,
+        name: &str,
+        place: &Place,
+        problems: &Problems,
+    ) {
+        if !self.is_wrong() {
+            Named::must_have(self, code, name, place, problems);
+        }
     }
 }
 
