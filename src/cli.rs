@@ -34,6 +34,7 @@ mod mistakes;
 mod paint;
 mod pause;
 mod pending;
+mod pointers;
 mod prune;
 mod ps;
 mod questions;
@@ -62,7 +63,6 @@ mod why;
 
 use std::ffi::OsString;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::exit::Exit;
@@ -153,7 +153,7 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
         false => (Stream::Out, Exit::Done),
     };
     let mut error = Arguments::try_parse_from(shown).err().unwrap_or(error);
-    let help = help_for_verb(&mut error).or_else(|| help_for(&mut error));
+    let help = pointers::advice(&mut error);
     let shown = error.render();
     let mut text = match stream.is_coloured() {
         true => stream::with_colours(&shown.ansi().to_string()),
@@ -163,58 +163,6 @@ fn refused(error: clap::Error, arguments: &[OsString]) -> Exit {
     // A stream that is closed is no error: the code says enough.
     let _ = stream.print(&text);
     exit
-}
-
-/// Flags by which other programs say what they would do, and do nothing.
-const DRY: [&str; 5] = ["--dry-run", "--dryrun", "--dry", "--what-if", "--noop"];
-
-/// Verbs of other programs, with what does the same here.
-const FOREIGN_VERBS: [(&[&str], &str); 6] = [
-    (
-        &["retry", "rerun", "restart"],
-        "`callsheet resume RUN --retry-failed` reruns what failed; `--retry-failed TASK` one task",
-    ),
-    (
-        &["stop", "kill", "abort"],
-        "`callsheet cancel RUN` ends a run, and RUN/TASK a task of it; Ctrl-C in its terminal, or SIGTERM to its process, \
-         pauses it",
-    ),
-    (&["continue", "unpause"], "`callsheet resume RUN` goes on where a run was stopped"),
-    (&["list", "ls", "runs"], "`callsheet ps -a` lists all runs"),
-    (
-        &["clean", "gc", "rm", "delete"],
-        "`callsheet prune --keep N` removes old runs, and keeps what they cost",
-    ),
-    (
-        &["start", "validate", "lint"],
-        "`callsheet check` finds mistakes, and `callsheet run` launches the graph",
-    ),
-];
-
-/// Returns the advice for a verb of other programs, in place of the one of the parser.
-fn help_for_verb(error: &mut clap::Error) -> Option<&'static str> {
-    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let (_, help) = FOREIGN_VERBS.iter().find(|(verbs, _)| verbs.contains(&verb.as_str()))?;
-    // It proposes verbs that only look alike.
-    error.remove(ContextKind::SuggestedSubcommand);
-    Some(help)
-}
-
-/// Returns the advice for a flag of other programs, in place of the one of the parser.
-fn help_for(error: &mut clap::Error) -> Option<&'static str> {
-    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
-    let is_dry = DRY.contains(&flag.as_str());
-    // It proposes to hand the flag on as a value, which no verb wants.
-    let is_no_value = |value: &ContextValue| value.to_string().contains("as a value");
-    if is_dry || error.get(ContextKind::Suggested).is_some_and(is_no_value) {
-        error.remove(ContextKind::Suggested);
-    }
-    is_dry.then_some(
-        "`callsheet run --dry-run` prints what a run would do; `callsheet resume --explain` prints what a \
-         resume would do",
-    )
 }
 
 /// Sends tracing output to stderr: warnings, or more with `-v`. A filter in CALLSHEET_LOG overrides

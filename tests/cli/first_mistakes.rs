@@ -158,6 +158,15 @@ fn a_flag_of_other_programs_has_an_answer() {
         assert!(done.err.contains(says), "{}", done.err);
     }
     assert!(!done.err.contains("as a value"), "{}", done.err);
+    for (arguments, says) in [
+        (["run", "--explain"], "callsheet resume --explain"),
+        (["check", "-d"], "callsheet run --detach"),
+        (["check", "--keep-going"], "`--keep-going` is a flag of `callsheet run`"),
+    ] {
+        let done = desk.call(&arguments);
+        assert_eq!(done.code, 2, "{arguments:?}: {}", done.err);
+        assert!(done.err.contains(says) && !done.err.contains("similar"), "{}", done.err);
+    }
 }
 
 #[test]

@@ -827,6 +827,9 @@ fn verbs_of_other_programs_are_known_or_lead_on() {
         ("continue", "callsheet resume RUN"),
         ("list", "callsheet ps -a"),
         ("validate", "callsheet check"),
+        ("dry-run", "callsheet run --dry-run"),
+        ("exec", "callsheet run"),
+        ("rnu", "did you mean `run`?"),
     ] {
         let refused = desk.call(&[verb]);
         assert_eq!(refused.code, 2, "{verb}: {}", refused.err);

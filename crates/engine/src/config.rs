@@ -79,7 +79,7 @@ pub use self::excerpt::Excerpt;
 pub use self::given::as_toml;
 pub use self::json_schema::json_schema;
 pub use self::keys::Secret;
-pub use self::names::suggest;
+pub use self::names::{did_you_mean, suggest};
 pub use self::notify::{NotifySpec, WebhookSpec};
 pub use self::prices::PriceSource;
 pub(crate) use self::proposal::wanted_of;

@@ -45,7 +45,7 @@ pub(super) fn nearest<'a>(
 }
 
 /// Returns the help for a wrong name: the nearest known name; empty if none is near.
-pub(super) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(written, known).map(|name| format!("did you mean `{name}`?")).unwrap_or_default()
 }
 
