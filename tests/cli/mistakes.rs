@@ -230,7 +230,7 @@ fn all_rules_of_a_script_are_read_before_it_is_refused() {
         "a command is written as `run`",
         "a model's settings are keys of its `[models.NAME]`",
         "write it like `max_depth = 10`",
-        "the keys here are `max_concurrency`",
+        "docs/agents-toml.md#limits lists the keys of [limits]",
     ] {
         let flat = done.err.replace('\n', " ").replace("  │ ", "");
         assert!(flat.contains(help), "{help}: {}", done.err);

@@ -45,23 +45,33 @@ fn thousandths(share: f64) -> u16 {
 pub(super) fn check(setting: Setting<'_>, agents: &BTreeMap<Name, AgentSpec>, tasks: &[TaskSpec]) {
     let raw = setting.raw;
     let run = budget(raw.budget.as_ref());
-    report_unused(setting, &raw.budget);
+    report_unused(setting, &raw.budget, "budget");
     for (entry, task) in raw.tasks.values() {
-        report_unused(setting, &task.budget);
+        report_unused(setting, &task.budget, &format!("tasks.{}.budget", entry.name));
         let spec = tasks.iter().find(|spec| spec.name.as_str() == entry.name);
         let own = spec.and_then(|spec| spec.budget.as_ref());
         report_wider(setting, &task.budget, own, run.as_ref(), "the run");
     }
     for (entry, agent) in raw.agents.values() {
-        report_unused(setting, &agent.budget);
+        report_unused(setting, &agent.budget, &format!("agents.{}.budget", entry.name));
         let own = agents.get(entry.name.as_str()).and_then(|spec| spec.budget.as_ref());
         report_wider(setting, &agent.budget, own, run.as_ref(), "the run");
     }
 }
 
-fn report_unused(setting: Setting<'_>, raw: &Field<Option<Raw>>) {
+fn report_unused(setting: Setting<'_>, raw: &Field<Option<Raw>>, path: &str) {
+    // A limit that could not be read is reported already, and so is a key that may have been one.
+    let is_unread = |raw: &Raw| {
+        let Raw { max_cost, max_tokens, max_calls, max_time, .. } = raw;
+        max_cost.is_wrong() || max_tokens.is_wrong() || max_calls.is_wrong() || max_time.is_wrong()
+    };
+    let is_told = || {
+        raw.as_ref().is_none_or(is_unread)
+            || setting.problems.mentions("unknown_key", &format!("in [{path}]"))
+    };
     if let Some(at) = raw.at()
         && budget(raw.as_ref()).is_none()
+        && !is_told()
     {
         let message = "the budget has no limit, so nothing limits spending";
         let help = "set `max_cost`, `max_tokens`, `max_calls` or `max_time`";

@@ -16,7 +16,7 @@ use super::shape::kinds::{Form, LINE};
 use super::shape::{Built, Key, Keys, Kind, Section};
 use super::size::Size;
 use super::tree::{self, Places, Written};
-use super::{foreign, hints, names};
+use super::{foreign, hints, names, reference};
 use crate::duration;
 use crate::model::http::HeaderRole;
 use crate::redaction::key_shapes;
@@ -24,6 +24,9 @@ use crate::spec::spawn_rate::SpawnRate;
 
 /// The most bytes of a name: it stands in ids and in names of files, which have at most 255 (NAME_MAX of Linux).
 const LONGEST_NAME: usize = 200;
+
+/// The most keys that a message lists.
+const MOST_KEYS: usize = 12;
 
 /// An upper bound of numbers that nobody comes to: it is not named.
 const BOUNDLESS: i64 = u32::MAX as i64;
@@ -97,7 +100,7 @@ impl<'a> Check<'a> {
                     (None, false) => near,
                     (None, true) => {
                         let all: Vec<&str> = built.map(|key| key.name).collect();
-                        format!("the keys here are {}", names::list(&all))
+                        self.keys(name, value, &all)
                     }
                 };
                 let message = format!("unknown key `{name}` {whose}");
@@ -110,6 +113,24 @@ impl<'a> Check<'a> {
             });
         }
         self.open.pop();
+    }
+
+    /// Returns the advice for a key that is near to none of these: the keys, or the page that has so many.
+    fn keys(&self, name: &str, value: &Value, all: &[&str]) -> String {
+        if all.len() <= MOST_KEYS {
+            return format!("the keys here are {}", names::list(all));
+        }
+        let section = foreign::section(&self.path);
+        let (title, anchor) = match section.as_str() {
+            "" => ("the top level".to_owned(), reference::anchor("The top level")),
+            section => (format!("[{section}]"), reference::anchor(section)),
+        };
+        let page = format!("docs/agents-toml.md#{anchor} lists the keys of {title}");
+        match (value, self.path.as_str()) {
+            (Value::Dict(..), "") => format!("there is no table `[{name}]`; {page}"),
+            (Value::Dict(..), path) => format!("there is no table `[{path}.{name}]`; {page}"),
+            _ => page,
+        }
     }
 
     /// Returns the advice for a key that belongs to the table around this one: after the header of a

@@ -5,6 +5,26 @@
 use super::hints;
 use crate::own_tool::OwnTool;
 
+/// Words for limits of money, of calls and of time, and the keys for them.
+const MONEY: &[&str] = &[
+    "usd",
+    "max_usd",
+    "dollars",
+    "cost",
+    "cost_limit",
+    "price",
+    "money",
+    "max_cost",
+    "max_cost_usd",
+    "max_budget",
+    "max_budget_usd",
+];
+const MAX_COST: &str = "did you mean `max_cost`? it is in US dollars";
+const CALLS: &[&str] = &["calls", "requests", "max_requests", "turns", "max_turns"];
+const MAX_CALLS: &str = "did you mean `max_calls`?";
+const TIME: &[&str] = &["time", "max_duration", "duration", "max_seconds"];
+const MAX_TIME: &str = "did you mean `max_time`?";
+
 /// Keys of other orchestrators, by the section in which they are written. A section is the path of
 /// a table with `NAME` for each name that the user chose.
 const KEYS: &[(&str, &[&str], &str)] = &[
@@ -84,6 +104,18 @@ const KEYS: &[(&str, &[&str], &str)] = &[
         &["parameters", "schema", "inputs", "inputSchema"],
         "the arguments of a call are written as `input_schema`",
     ),
+    ("budget", MONEY, MAX_COST),
+    ("tasks.NAME.budget", MONEY, MAX_COST),
+    ("agents.NAME.budget", MONEY, MAX_COST),
+    ("budget", CALLS, MAX_CALLS),
+    ("tasks.NAME.budget", CALLS, MAX_CALLS),
+    ("agents.NAME.budget", CALLS, MAX_CALLS),
+    ("budget", TIME, MAX_TIME),
+    ("tasks.NAME.budget", TIME, MAX_TIME),
+    ("agents.NAME.budget", TIME, MAX_TIME),
+    ("limits", MONEY, "spending is limited by `max_cost` of [budget]"),
+    ("tasks.NAME", MONEY, "spending is limited by `max_cost` of [tasks.NAME.budget]"),
+    ("agents.NAME", MONEY, "spending is limited by `max_cost` of [agents.NAME.budget]"),
     ("", &["jobs", "steps", "stages", "nodes"], "tasks are written as `[tasks.NAME]`"),
     ("", &["agent"], "agents are written as `[agents.NAME]`"),
     ("", &["task"], "tasks are written as `[tasks.NAME]`"),
@@ -108,14 +140,29 @@ const TOOLS: &[(&[&str], &str)] = &[
 
 /// Returns what a key of another tool is here. `path` is the path of the table that holds it.
 pub(super) fn key(path: &str, name: &str) -> Option<&'static str> {
-    let mut steps: Vec<&str> = path.split('.').collect();
-    if let ["tasks" | "agents" | "models" | "providers" | "tools", chosen, ..] = &mut steps[..] {
-        *chosen = "NAME";
-    }
-    let (section, snake) = (steps.join("."), hints::snake(name));
+    let (section, snake) = (section(path), hints::snake(name));
     let is_one = |names: &[&str]| names.contains(&name) || names.contains(&&*snake);
     let found = KEYS.iter().find(|(at, names, _)| *at == section && is_one(names));
     found.map(|(_, _, help)| *help)
+}
+
+/// Returns the path of a table as the reference has it: with `NAME` for each name that the user chose, without the
+/// numbers of items, and without the profile that holds it.
+pub(super) fn section(path: &str) -> String {
+    let mut steps: Vec<&str> = path.split('.').collect();
+    if steps[0] == "profiles" {
+        steps.drain(..steps.len().min(2));
+    }
+    if let [
+        "tasks" | "agents" | "models" | "providers" | "tools" | "inputs" | "secrets",
+        chosen,
+        ..,
+    ] = &mut steps[..]
+    {
+        *chosen = "NAME";
+    }
+    let bare = |step: &&str| step.split('[').next().unwrap_or_default().to_owned();
+    steps.iter().map(bare).collect::<Vec<_>>().join(".")
 }
 
 /// Words of other tools for a value, with the word that means the same here.
@@ -177,6 +224,23 @@ mod tests {
             assert!(key(path, name).is_some_and(|help| help.contains(says)), "{path} {name}");
         }
         assert_eq!(key("agents.a", "allowedTools"), key("agents.a", "allowed_tools"));
+        for (path, name, says) in [
+            ("budget", "usd", "`max_cost`"),
+            ("budget", "maxRequests", "`max_calls`"),
+            ("tasks.t.budget", "duration", "`max_time`"),
+            ("profiles.night.agents.a.budget", "cost", "`max_cost`"),
+            ("limits", "max_cost", "[budget]"),
+        ] {
+            assert!(key(path, name).is_some_and(|help| help.contains(says)), "{path} {name}");
+        }
+        for (path, wanted) in [
+            ("", ""),
+            ("profiles.night", ""),
+            ("tasks.a.checks[1]", "tasks.NAME.checks"),
+            ("compaction.hooks", "compaction.hooks"),
+        ] {
+            assert_eq!(section(path), wanted, "{path}");
+        }
         assert_eq!(key("limits", "start"), None);
         assert_eq!(key("tasks.a.retry", "start"), None);
         assert_eq!(rule("Bash(rm:*)").as_deref(), Some("bash(rm*)"));

@@ -25,13 +25,17 @@ pub fn reference() -> String {
 fn contents(page: &str) -> String {
     let titles = page.lines().filter_map(|line| line.strip_prefix("## "));
     let entry = |title: &str| {
-        let is_letter = |c: &char| c.is_alphanumeric() || *c == '-' || *c == '_';
-        let anchor = title.to_lowercase().replace(' ', "-");
-        let anchor: String = anchor.chars().filter(is_letter).collect();
+        let anchor = anchor(title);
         let depth = title.replace(".NAME", "").matches('.').count();
         format!("{}- [{title}](#{anchor})\n", "  ".repeat(depth))
     };
     titles.map(entry).collect()
+}
+
+/// Returns the anchor of the section with a title.
+pub(super) fn anchor(title: &str) -> String {
+    let is_letter = |c: &char| c.is_alphanumeric() || *c == '-' || *c == '_';
+    title.to_lowercase().replace(' ', "-").chars().filter(is_letter).collect()
 }
 
 /// Writes the table of a section, and then the sections below it.

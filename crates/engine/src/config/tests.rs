@@ -1494,11 +1494,26 @@ fn a_budget_that_binds_nothing_is_reported() {
     table(&[
         (
             "[budget]\nmax_requests = 5\n",
+            &["15:1 unknown_key unknown key `max_requests` in [budget] | did you mean `max_calls`?"],
+        ),
+        (
+            "[budget]\nusd = 3\n",
+            &[
+                "15:1 unknown_key unknown key `usd` in [budget] | did you mean `max_cost`? it is in US dollars",
+            ],
+        ),
+        (
+            "[tasks.t.budget]\nbananas = 3\n",
+            &[
+                "15:1 unknown_key unknown key `bananas` in [tasks.t.budget] | the keys here are `max_cost`, \
+                 `max_tokens`, `max_calls`, `max_time`, `warn_at`, `on_exceed` and `hand_over`",
+            ],
+        ),
+        (
+            "[budget]\nwarn_at = [0.5]\n",
             &[
                 "14:2 warning unused_key the budget has no limit, so nothing limits spending | set `max_cost`, \
                  `max_tokens`, `max_calls` or `max_time`",
-                "15:1 unknown_key unknown key `max_requests` in [budget] | the keys here are `max_cost`, \
-                 `max_tokens`, `max_calls`, `max_time`, `warn_at`, `on_exceed` and `hand_over`",
             ],
         ),
         (

@@ -232,6 +232,43 @@ fn files_of_another_form() {
 }
 
 #[test]
+fn many_keys_are_never_listed() {
+    let workspace = Workspace::new();
+    let page = crate::config::reference();
+    for (table, says) in [
+        ("", "lists the keys of the top level"),
+        ("[limits]", "lists the keys of [limits]"),
+        ("[compaction]", "lists the keys of [compaction]"),
+        ("[tasks.u]", "lists the keys of [tasks.NAME]"),
+        ("[agents.u]", "lists the keys of [agents.NAME]"),
+        ("[models.u]", "lists the keys of [models.NAME]"),
+        ("[providers.u]", "lists the keys of [providers.NAME]"),
+        ("[profiles.n.limits]", "lists the keys of [limits]"),
+    ] {
+        let text = match table {
+            "" => BASE.replace("version = 1\n", "version = 1\nbananas = 1\n"),
+            table => format!("{BASE}{table}\nbananas = 1\n"),
+        };
+        let found = workspace.problems(&text, &workspace.sources());
+        let line = found.iter().find(|line| line.contains("unknown key `bananas`"));
+        let line = line.unwrap_or_else(|| panic!("{table}: {found:#?}"));
+        assert!(line.contains(says) && line.matches('`').count() == 2, "{line}");
+        let anchor = line.split("agents-toml.md#").nth(1).and_then(|rest| rest.split(' ').next());
+        let link = format!("](#{})", anchor.expect("an anchor"));
+        assert!(page.contains(&link), "{link}");
+    }
+    let text = format!("{BASE}[tasks.note.x]\na = 1\n");
+    let found = workspace.problems(&text, &workspace.sources());
+    assert_eq!(
+        found,
+        [
+            "14:13 unknown_key unknown key `x` in [tasks.note] | there is no table `[tasks.note.x]`; \
+          docs/agents-toml.md#tasksname lists the keys of [tasks.NAME]"
+        ]
+    );
+}
+
+#[test]
 fn an_array_in_place_of_tables_is_told_once() {
     let workspace = Workspace::new();
     for (table, key) in
