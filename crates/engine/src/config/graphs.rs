@@ -107,7 +107,8 @@ impl Reader<'_> {
             let chain = self.chain.iter().map(|path| shown(path)).chain([shown(path)]);
             let message =
                 format!("sub-graphs name each other: {}", chain.collect::<Vec<_>>().join(" -> "));
-            self.problems.error("cycle", place, message, NO_HELP);
+            let help = "remove one of these `workflow` keys: none of the graphs would end";
+            self.problems.error("cycle", place, message, help);
             return None;
         }
         if self.chain.len() > MOST_LEVELS || self.count > MOST_GRAPHS {

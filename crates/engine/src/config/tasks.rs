@@ -70,7 +70,7 @@ fn spec(
         idempotent: *task.idempotent,
         idempotency_key: task.idempotency_key.clone(),
         names_output_paths: names_output_paths(task) || task.context.at().is_some(),
-        context: context(setting, task),
+        context: context(setting, entry, task),
         context_budget: *task.context_budget,
         confinement: sandbox::confinement(setting, &task.sandbox),
         on_unknown: *task.on_unknown,
@@ -174,7 +174,7 @@ pub(super) fn report_disabled(name: &str, place: &Place, problems: &Problems) {
 }
 
 /// Returns the tasks whose outputs are added to the prompt.
-fn context(setting: Setting<'_>, task: &Task) -> Vec<Name> {
+fn context(setting: Setting<'_>, entry: &Entry<Task>, task: &Task) -> Vec<Name> {
     for at in [task.context.at(), task.context_budget.at()].into_iter().flatten() {
         if task.run.is_set() {
             let message = "outputs are added to a prompt, and this task runs a command";
@@ -184,7 +184,13 @@ fn context(setting: Setting<'_>, task: &Task) -> Vec<Name> {
     let mut all = Vec::new();
     for Item { value: name, at } in task.context.iter() {
         setting.raw.tasks.must_have("unknown_task", name, &at.value, setting.problems);
-        if setting.raw.tasks.has(name) && !task.depends_on.iter().any(|item| item.value == *name) {
+        if *name == entry.name {
+            let message = format!("`context` of task `{name}` names the task itself");
+            let help = "remove it: a task has no output before it has run";
+            setting.problems.error("conflict", &at.value, message, help);
+        } else if setting.raw.tasks.has(name)
+            && !task.depends_on.iter().any(|item| item.value == *name)
+        {
             let message = format!("`context` names `{name}`, which is not in `depends_on`");
             let help = format!("add \"{name}\" to `depends_on`");
             setting.problems.error("missing_dependency", &at.value, message, help);
@@ -360,7 +366,17 @@ fn cycles(tasks: &Named<Task>, problems: &Problems) {
                     let cycle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != next);
                     let names: Vec<&str> = cycle.chain([next]).map(|task| all[task].0).collect();
                     let message = format!("dependency cycle: {}", names.join(" -> "));
-                    problems.error("cycle", &item.at.value, message, NO_HELP);
+                    let help = match &names[..] {
+                        [.., last, first] if last != first => format!(
+                            "remove `{first}` from `depends_on` of [tasks.{last}], or another of these \
+                             dependencies"
+                        ),
+                        _ => format!(
+                            "remove `{0}` from its `depends_on`; what repeats itself has [tasks.{0}.loop]",
+                            item.value
+                        ),
+                    };
+                    problems.error("cycle", &item.at.value, message, help);
                 }
             }
         }

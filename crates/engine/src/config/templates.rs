@@ -249,7 +249,8 @@ impl Check<'_> {
         let Some((own, raw)) = self.scope.task else { return self.undefined(name) };
         if own == task {
             let message = format!("`{name}`: a task cannot use its own output");
-            return self.report("undefined_name", name, message, NO_HELP);
+            let help = "remove it, or name a task that runs before this one";
+            return self.report("undefined_name", name, message, help);
         }
         if !self.scope.depends_on.contains(task) && blamed.insert(task.to_owned()) {
             let is_good = |name: &&str| *name != own && tasks.has(name);

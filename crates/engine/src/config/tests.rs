@@ -699,11 +699,27 @@ fn agents_and_tasks_that_are_not_whole() {
 #[test]
 fn circles_are_named() {
     table(&[
-        ("[tasks.u]\nrun = 'x'\ndepends_on = ['u']\n", &["16:15 cycle dependency cycle: u -> u"]),
+        (
+            "[tasks.u]\nrun = 'x'\ndepends_on = ['u']\n",
+            &[
+                "16:15 cycle dependency cycle: u -> u | remove `u` from its `depends_on`; what repeats itself has \
+                 [tasks.u.loop]",
+            ],
+        ),
+        (
+            "[tasks.u]\nagent = 'a'\nprompt = 'x'\ncontext = ['u']\n",
+            &[
+                "17:12 conflict `context` of task `u` names the task itself | remove it: a task has no output before it \
+               has run",
+            ],
+        ),
         (
             "[tasks.u]\nrun = 'x'\ndepends_on = ['t', 'w']\n[tasks.v]\nrun = 'x'\ndepends_on = \
              ['u']\n[tasks.w]\nrun = 'x'\ndepends_on = ['v']\n",
-            &["19:15 cycle dependency cycle: u -> w -> v -> u"],
+            &[
+                "19:15 cycle dependency cycle: u -> w -> v -> u | remove `u` from `depends_on` of [tasks.v], or another of \
+               these dependencies",
+            ],
         ),
     ]);
 }
@@ -821,7 +837,8 @@ fn names_in_templates() {
             &task("prompt = '{{ tasks.t.outptu }} {{ tasks.u.output }}'\ndepends_on = ['t']\n"),
             &[
                 "18:14 undefined_name `tasks.t.outptu` is not defined | did you mean `tasks.t.output`?",
-                "18:35 undefined_name `tasks.u.output`: a task cannot use its own output",
+                "18:35 undefined_name `tasks.u.output`: a task cannot use its own output | remove it, or name a task \
+                 that runs before this one",
             ],
         ),
         (
@@ -1494,7 +1511,9 @@ fn a_budget_that_binds_nothing_is_reported() {
     table(&[
         (
             "[budget]\nmax_requests = 5\n",
-            &["15:1 unknown_key unknown key `max_requests` in [budget] | did you mean `max_calls`?"],
+            &[
+                "15:1 unknown_key unknown key `max_requests` in [budget] | did you mean `max_calls`?",
+            ],
         ),
         (
             "[budget]\nusd = 3\n",
