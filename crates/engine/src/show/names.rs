@@ -1,7 +1,8 @@
 //! The names by which people know the instances of fan-outs: `count[f7.txt]` for the recorded `count[6]`.
 //!
 //! Pure. Owns both directions: what is shown for a recorded name, and which recorded name a person means. The number
-//! stays where the key could be mistaken for another instance, and where it is the hash of an item, which says less.
+//! stays where the key is a number or could be mistaken for another instance, and where it is the hash of an item, which
+//! says less.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -55,14 +56,16 @@ impl Names {
         for (_, label) in &labelled {
             *counts.entry(label).or_default() += 1;
         }
-        // A number within the list is the name of an instance, perhaps of another one.
-        let is_place = |label: &str| label.parse::<usize>().is_ok_and(|at| at < labelled.len());
+        // A number is the name of an instance by its place. Beside `count[0]`, `count[4]` would be read as one too,
+        // also where the list has no fifth item.
+        let is_number =
+            |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit());
         let is_hash = |label: &str| {
             label.len() == HASH && label.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
         let is_clear = |label: &str| {
             let is_alone = counts.get(label) == Some(&1);
-            is_alone && !label.trim().is_empty() && !is_place(label) && !is_hash(label)
+            is_alone && !label.trim().is_empty() && !is_number(label) && !is_hash(label)
         };
         let item = |(key, label): &(&str, Cow<'_, str>)| Item {
             key: (*key).to_owned(),
@@ -191,16 +194,32 @@ mod tests {
     }
 
     #[test]
+    fn numbers_as_items_are_shown_by_their_places_alone() {
+        let names = names(&["0", "1", "2", "4", "2024-01"]);
+        for number in 0..=3 {
+            let name = format!("count[{number}]");
+            assert_eq!(names.shown(&name), name);
+        }
+        assert_eq!(names.shown("count[4]"), "count[2024-01]");
+        // The place comes before the key, and a key that is no place is understood.
+        assert_eq!(names.recorded("count[4]"), "count[4]");
+        let years = self::names(&["2023", "2024"]);
+        assert_eq!(
+            (years.shown("count[1]"), years.recorded("count[2024]")),
+            ("count[1]".into(), "count[1]".into())
+        );
+    }
+
+    #[test]
     fn a_key_that_could_mean_another_instance_leaves_the_number() {
         const HASHED: &str = "0123456789abcdef";
         let same = format!("{}1{}", "x".repeat(30), "y".repeat(30));
         let alike = format!("{}2{}", "x".repeat(30), "y".repeat(30));
         let names = names(&["1", "", "  ", &same, &alike, "1234", "05", "twice", "twice", HASHED]);
-        for number in [0, 1, 2, 3, 4, 6, 7, 8, 9] {
+        for number in 0..=9 {
             let name = format!("count[{number}]");
             assert_eq!(names.shown(&name), name);
         }
-        assert_eq!(names.shown("count[5]"), "count[1234]");
         assert_eq!(names.recorded("count[1234]"), "count[5]");
         // A number is the place in the list before it is a key.
         assert_eq!(names.recorded("count[1]"), "count[1]");
