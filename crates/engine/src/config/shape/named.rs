@@ -106,7 +106,7 @@ impl<V> Named<V> {
 }
 
 impl<V> Field<Named<V>> {
-    /// Reports a name that does not exist, as [`Named::must_have`] does. Where the whole table could not be read,
+    /// Reports a name that does not exist, as that of [`Named`] does. Where the whole table could not be read,
     /// nothing is known of its names.
     pub(in crate::config) fn must_have(
         &self,
@@ -116,7 +116,7 @@ impl<V> Field<Named<V>> {
         problems: &Problems,
     ) {
         if !self.is_wrong() {
-            Named::must_have(self, code, name, place, problems);
+            (**self).must_have(code, name, place, problems);
         }
     }
 }
