@@ -18,6 +18,7 @@ mod lost_records;
 pub(crate) mod resume;
 mod resumed;
 mod retry;
+mod so_far;
 mod stop;
 mod stored;
 mod transcripts;

@@ -4,6 +4,7 @@ mod changes;
 mod command;
 mod output;
 mod rounds;
+mod so_far;
 mod view;
 
 use std::io::{self, BufRead};
@@ -26,10 +27,12 @@ use crate::journal::source::RecordedRun;
 use crate::journal::stamp;
 use crate::message::{Block, Message};
 use crate::output::Output;
+use crate::plan::TaskState;
 use crate::printable;
 use crate::report;
 use crate::report::evidence::TaskEvidence;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
+use crate::show::log_line::marked;
 use crate::show::names::Names;
 use crate::show::why::column;
 use crate::store::{self, Checked, StoreError};
@@ -240,6 +243,9 @@ fn show_task(run: &RecordedRun, state: &RunState, name: &str, as_json: bool) -> 
         for note in task.failure.iter().map(ToString::to_string).chain(task.reason.clone()) {
             text.push_str(&format!("{}\n", quoted(&note)));
         }
+        let cut_short = task.state == TaskState::Cancelled;
+        let last_lines = evidence.last_lines(name).filter(|_| cut_short);
+        text.extend(last_lines.map(|lines| format!("{}\n", marked(lines))));
         if let Some(command) = command::of(run, state, task).filter(|_| is_one) {
             text.push_str(&command::text(state, &command));
         }

@@ -1,6 +1,7 @@
 //! Commands in a wrapper process: their results, their ends, their kept results, and that no
 //! process of theirs is left, however their parent ends.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use callsheet::tool::bash::run_command;
 use callsheet::tool::environment::{self, Environment};
 use callsheet::tool::hook::{self, Answer};
 use callsheet::tool::process::{Remains, end_remains};
-use callsheet::tool::spool::Spool;
+use callsheet::tool::spool::{SoFar, Spool};
 use callsheet::tool::workspace::Workspace;
 use callsheet::tool::wrapper::{Wrapper, spooled};
 use callsheet::tool::{Announce, BoxFuture, Ending, ToolContext, ToolError, ToolOutput, Toolbox};
@@ -323,13 +324,26 @@ async fn a_dropped_call_ends_its_group() {
 }
 
 #[tokio::test]
-async fn a_wrapper_that_is_killed_leaves_an_unknown_outcome() {
+async fn a_wrapper_that_is_killed_leaves_an_unknown_outcome_and_what_was_printed() {
     let bench = Bench::new();
     let context = bench.context();
+    let key = context.key.clone();
     let call = tokio::spawn(async move { run_command(GRANDCHILD, &context).await });
     let pid = bench.noted().await;
+    let so_far = || Spool::of(&bench.store).so_far(&key, SoFar::Stdout).expect("no error");
+    until("what it printed can be read", || {
+        let mut text = String::new();
+        so_far()?.read_to_string(&mut text).expect("text");
+        (text == "ready\n").then_some(())
+    })
+    .await;
     kill(bench.process().pgid);
-    assert!(matches!(call.await.expect("no panic"), Err(ToolError::Lost)));
+    let Err(ToolError::Lost(Some(printed))) = call.await.expect("no panic") else {
+        panic!("it is lost, and what it printed is not");
+    };
+    assert_eq!((printed.text.as_str(), printed.ending), ("ready\n", Ending::Cancelled(None)));
+    Spool::of(&bench.store).forget_result(&key);
+    assert!(so_far().is_none());
     assert_gone(pid).await;
 }
 

@@ -83,7 +83,12 @@ fn what_a_cancelled_command_printed_is_kept() {
     let live = desk.start(&["run"]);
     wait("the command", || desk.path().join("here").exists().then_some(()));
     assert_eq!(desk.call(&["cancel", "/long"]).code, 0);
-    live.end();
+    let done = live.end();
+    // As of a failure.
+    let lines = "    | begun\n    | note\n";
+    assert!(done.out.contains(lines), "{}", done.out);
+    let shown = desk.good(&["show", "/long"]);
+    assert!(shown.contains(lines), "{shown}");
     assert_eq!(desk.good(&["show", "/long", "--output"]), "begun\n");
     assert_eq!(desk.good(&["show", "/long", "--stderr"]), "note\n");
 }

@@ -381,6 +381,38 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_so_far_can_be_read_under_a_name() {
+        let (_dir, store) = store();
+        let secret = "sk-0123456789abcdef";
+        let store = store.redacting(Secrets::new([secret.to_owned()]));
+        let laid_open = || std::fs::read_to_string(store.scratch.join("call.stdout")).unwrap();
+        // A process that died has left one.
+        make_dir(&store.scratch).unwrap();
+        std::fs::write(store.scratch.join("call.stdout"), "old").unwrap();
+        let mut writer = store.writer().named("call.stdout".to_owned());
+        let mut whole = String::new();
+        for number in 0..40_000 {
+            let text = format!("{number} {secret}\n");
+            writer = writer.write(text.as_bytes()).unwrap();
+            whole.push_str(&text.replace(secret, "[redacted]"));
+            if number % 4_000 == 0 {
+                writer = writer.lay_open();
+                assert_eq!(laid_open(), whole);
+            }
+        }
+        let output = writer.lay_open().finish(INLINE_CHARS).unwrap();
+        let path = store.path_of(&output.stored.unwrap());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), whole);
+        // A small one is given whole, and leaves no file.
+        let writer = store.writer().named("call.stdout".to_owned()).write(b"one\ntw").unwrap();
+        let writer = writer.lay_open();
+        assert_eq!(laid_open(), "one\n", "the rest could be the beginning of a secret");
+        let output = writer.write(b"o\n").unwrap().finish(INLINE_CHARS).unwrap();
+        assert_eq!(output, Output::whole("one\ntwo\n"));
+        assert!(names(&store.scratch).is_empty());
+    }
+
+    #[test]
     fn an_abandoned_output_leaves_nothing() {
         let (_dir, store) = store();
         let writer = store.writer().write(&vec![b'x'; MEMORY_BYTES + 1]).unwrap();

@@ -19,6 +19,7 @@ pub mod process_capacity;
 pub mod sandbox;
 pub mod search;
 pub mod skills;
+pub mod so_far;
 pub mod spool;
 pub mod survey;
 mod toolbox;
@@ -316,9 +317,10 @@ pub enum ToolError {
     /// The agent had to end before a person had answered whether the call may run.
     #[error("nobody has answered whether it may run")]
     Unanswered,
-    /// The process that ran the call is gone, and nobody knows how much of the call was done.
+    /// The process that ran the call is gone, and nobody knows how much of the call was done; with what its command had
+    /// printed, if anything is left of it.
     #[error("the process that ran the call is gone")]
-    Lost,
+    Lost(Option<Box<ToolOutput>>),
     /// The file has another content than the one that the decision on the call rests on.
     #[error(
         "`{0}` was changed after it was decided whether the call may run; nothing was written. Read the \

@@ -291,6 +291,19 @@ impl Redactor {
         }
     }
 
+    /// Returns the whole lines among the bytes that are held back, without secrets: what may be shown before more comes.
+    /// They come once more from [`Redactor::push`].
+    #[must_use]
+    pub fn held_lines(&self) -> Vec<u8> {
+        let Some(finder) = self.secrets.finder.clone() else { return Vec::new() };
+        let open = self.secrets.texts.iter().map(|secret| open_at_end(&self.held, secret));
+        let closed = &self.held[..self.held.len() - open.max().unwrap_or(0)];
+        let end = closed.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        // What follows the lines stays: a secret may begin in them and end behind them.
+        let (held, covered) = (closed.to_vec(), self.covered.min(closed.len()));
+        Self { secrets: self.secrets.clone(), held, covered }.emit(&finder, end)
+    }
+
     /// Takes `safe` bytes out of those that are held, and returns them redacted. Secrets that overlap
     /// are replaced as one.
     fn emit(&mut self, finder: &AhoCorasick, safe: usize) -> Vec<u8> {
@@ -317,6 +330,12 @@ impl Redactor {
         self.covered = covered;
         out
     }
+}
+
+/// Returns the number of bytes at the end with which this secret may begin.
+fn open_at_end(bytes: &[u8], secret: &str) -> usize {
+    let most = bytes.len().min(secret.len().saturating_sub(1));
+    (1..=most).rev().find(|length| bytes.ends_with(&secret.as_bytes()[..*length])).unwrap_or(0)
 }
 
 /// Redacts a text that is shown while it arrives: it holds back only an end with which a secret may
@@ -374,6 +393,31 @@ impl fmt::Debug for Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_lines_can_be_shown_before_more_comes() {
+        let secrets = Secrets::new(["hunter22".to_owned(), "first-line\nsecond-line".to_owned()]);
+        for (text, shown) in [
+            ("one\ntwo", "one\n"),
+            ("one", ""),
+            ("x hunter22 y\n", "x [redacted] y\n"),
+            ("a\nhunter", "a\n"),
+            // The end may be a part of the longer one.
+            ("a\nfirst-line\n", "a\n"),
+            ("first-line\nsecond-line x", "[redacted]"),
+        ] {
+            let mut redactor = secrets.redactor();
+            let passed = redactor.push(text.as_bytes()).into_owned();
+            let so_far = [&passed[..], &redactor.held_lines()].concat();
+            assert_eq!(String::from_utf8_lossy(&so_far), shown, "{text:?}");
+            // Nothing was taken out.
+            let mut whole = text.to_owned();
+            secrets.redact(&mut whole);
+            let all = [passed, redactor.finish()].concat();
+            assert_eq!(String::from_utf8_lossy(&all), whole, "{text:?}");
+        }
+        assert!(Secrets::default().redactor().held_lines().is_empty());
+    }
 
     #[test]
     fn a_text_that_is_shown_at_once_holds_back_what_may_be_a_secret() {

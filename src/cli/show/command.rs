@@ -5,7 +5,9 @@
 
 use serde_json::{Value, json};
 
-use crate::event::Event;
+use crate::event::{Event, SharedRecord};
+use crate::id::AgentId;
+use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::printable;
 use crate::run_state::{RunState, TaskStatus};
@@ -27,6 +29,19 @@ pub(super) fn of(run: &RecordedRun, state: &RunState, task: &TaskStatus) -> Opti
         },
         _ => None,
     })
+}
+
+/// Returns the records of an agent that runs one command; `None` for any other agent.
+pub(super) fn records(
+    run: &RecordedRun,
+    agent: &AgentId,
+) -> Result<Option<Vec<SharedRecord>>, JournalError> {
+    let records = run.agent_records(agent)?;
+    let is_command = records.iter().any(|record| match &record.event {
+        Event::AgentSpawned(spawned) => matches!(spawned.program, Program::Command(_)),
+        _ => false,
+    });
+    Ok(is_command.then_some(records))
 }
 
 /// Returns it as JSON: the words before the command line, the folder relative to the workspace (`.` for itself), the

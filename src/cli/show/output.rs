@@ -1,6 +1,6 @@
 //! `show --output` and `show --stderr`: prints an output whole, byte for byte, and nothing else.
 
-use super::{copy_stored, tasks};
+use super::{command, copy_stored, so_far, tasks};
 use crate::cli::locate::{Project, Selector, agents};
 use crate::cli::{complain, refusal, stream};
 use crate::event::Event;
@@ -10,9 +10,11 @@ use crate::journal::JournalError;
 use crate::journal::source::RecordedRun;
 use crate::message::Block;
 use crate::output::Output;
+use crate::plan::TaskState;
 use crate::run_state::{AgentStatus, RunState, TaskStatus};
 use crate::store;
-use crate::turn::{Outcome, Program, ToolFinished};
+use crate::tool::spool::SoFar;
+use crate::turn::{Outcome, ToolFinished};
 
 /// What is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub(super) fn show(
                 what: format!("task `{name}`"),
                 agent: task.agent.clone(),
                 output: of_task(state, task).cloned(),
+                is_at_work: task.state == TaskState::Running,
             };
             found.into_iter().map(part).collect()
         }),
@@ -49,6 +52,7 @@ pub(super) fn show(
                 what: format!("agent `{id}`"),
                 agent: Some(id.clone()),
                 output: of_outcome(agent.outcome.as_ref()).cloned(),
+                is_at_work: agent.outcome.is_none(),
             };
             found.into_iter().map(part).collect()
         }),
@@ -58,6 +62,12 @@ pub(super) fn show(
         Err(exit) => return exit,
     };
     for part in found {
+        match part.so_far(project, run, shown) {
+            Ok(Some(Exit::Done)) => continue,
+            Ok(Some(exit)) => return exit,
+            Ok(None) => {}
+            Err(error) => return refusal::refused(&project.flags(), Some(run), &error),
+        }
         let output = match part.find(run, shown) {
             Ok(Some(output)) => output,
             Ok(None) if shown == Shown::Stderr => {
@@ -65,7 +75,8 @@ pub(super) fn show(
                 return Exit::Failed;
             }
             Ok(None) => {
-                complain(&format!("error: {} has no output", part.what));
+                let yet = if part.is_at_work { " yet: it has not ended" } else { "" };
+                complain(&format!("error: {} has no output{yet}", part.what));
                 return Exit::Failed;
             }
             Err(error) => return refusal::refused(&project.flags(), Some(run), &error),
@@ -87,19 +98,38 @@ struct Part {
     /// The agent that worked for it last.
     agent: Option<AgentId>,
     output: Option<Output>,
+    /// True if it has begun and has not ended.
+    is_at_work: bool,
 }
 
 impl Part {
+    /// Prints what its command has printed so far, if it has one under way.
+    fn so_far(
+        &self,
+        project: &Project,
+        run: &RecordedRun,
+        shown: Shown,
+    ) -> Result<Option<Exit>, JournalError> {
+        let stream = match shown {
+            Shown::Output => SoFar::Stdout,
+            Shown::Stderr => SoFar::Stderr,
+        };
+        match self.agent.as_ref().filter(|_| self.is_at_work) {
+            Some(agent) => so_far::show(project, run, (self.what.as_str(), agent), stream),
+            None => Ok(None),
+        }
+    }
+
     fn find(&self, run: &RecordedRun, shown: Shown) -> Result<Option<Output>, JournalError> {
         if let (Shown::Output, Some(output)) = (shown, &self.output) {
             return Ok(Some(output.clone()));
         }
-        let command =
+        let printed =
             self.agent.as_ref().map(|agent| command_of(run, agent)).transpose()?.flatten();
-        Ok(command.map(|command| match shown {
+        Ok(printed.map(|printed| match shown {
             // A command that a person cancelled has ended without an outcome of its own.
-            Shown::Output => command.stdout,
-            Shown::Stderr => command.stderr,
+            Shown::Output => printed.stdout,
+            Shown::Stderr => printed.stderr,
         }))
     }
 }
@@ -115,16 +145,12 @@ pub(super) fn command_of(
     run: &RecordedRun,
     agent: &AgentId,
 ) -> Result<Option<Printed>, JournalError> {
-    let records = run.agent_records(agent)?;
-    let is_command = records.iter().any(|record| match &record.event {
-        Event::AgentSpawned(spawned) => matches!(spawned.program, Program::Command(_)),
-        _ => false,
-    });
+    let Some(records) = command::records(run, agent)? else { return Ok(None) };
     let ended = records.iter().rev().find_map(|record| match &record.event {
         Event::ToolFinished(finished) => Some(finished),
         _ => None,
     });
-    Ok(ended.filter(|_| is_command).map(printed))
+    Ok(ended.map(printed))
 }
 
 fn printed(finished: &ToolFinished) -> Printed {

@@ -2,7 +2,7 @@
 //!
 //! Owns the order of the steps: first all processes of the call have ended, by themselves within
 //! what is left of their grace or by a kill, so that nothing can change any more; then its kept result is looked up in the spool; only if there is none, the
-//! rules of its effect apply. The same steps serve an agent that crashed, a run that is resumed,
+//! rules of its effect apply, and what it had printed by then is told. The same steps serve an agent that crashed, a run that is resumed,
 //! and an agent that ends without resuming.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::mail::StepError;
 use super::services::Services;
-use super::step::{StepContext, StepResult, finished, killed};
+use super::step::{StepContext, StepResult, finished, killed, printed_by};
 use super::tool_run;
 use super::unknown::{self, Resolution};
 use super::work::{self, Helper};
@@ -21,6 +21,7 @@ use crate::journal::stamp;
 use crate::message::Block;
 use crate::store::Store;
 use crate::tool::process::{self, Remains};
+use crate::tool::so_far;
 use crate::tool::under_way::UnderWay;
 use crate::tool::workspace::Workspace;
 use crate::tool::{Ending, ToolError, ToolOutput, wrapper};
@@ -211,7 +212,9 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
         }
         Some((Ok(output), _)) if output.ending == Ending::Cancelled(None) => killed(output),
         Some((Ok(output), took)) => return Some(adopted(turn, &call, output, took)),
-        Some((Err(ToolError::Lost), _)) => Known::default(),
+        Some((Err(ToolError::Lost(printed)), _)) => {
+            printed.map(|printed| printed_by(*printed)).unwrap_or_default()
+        }
         Some((Err(error), took)) => {
             // The same words as if the error had been recorded when it happened.
             let output = ToolOutput::error(error.message_for_model());
@@ -223,7 +226,8 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
         }
         None => {
             let processes = remains.map(|remains| processes(remains).to_owned());
-            Known { processes, ..Known::default() }
+            let printed = so_far::left(&traces.store, &call.key).map(printed_by);
+            Known { processes, ..printed.unwrap_or_default() }
         }
     };
     let Some(Beginning { started, ts_ms, .. }) = begun else {

@@ -303,7 +303,9 @@ pub(super) fn ended(
     let known = match result {
         Ok(output) if output.ending == Ending::Cancelled(None) => killed(output),
         Ok(output) => return finished(context.turn, call, output, took),
-        Err(ToolError::Lost) => Known::default(),
+        Err(ToolError::Lost(printed)) => {
+            printed.map(|printed| printed_by(*printed)).unwrap_or_default()
+        }
         Err(ToolError::Cancelled) if context.cancel.is_cancelled() => {
             Known { processes: Some(format!("{ASKED_TO_END}.")), ..Known::default() }
         }
@@ -360,8 +362,13 @@ const ASKED_TO_END: &str = "It was told to end while it was at work, because its
 /// printed.
 pub(super) fn killed(printed: ToolOutput) -> Known {
     let processes = Some(format!("{ASKED_TO_END}, and had to be killed."));
+    Known { processes, ..printed_by(printed) }
+}
+
+/// Returns what a command had printed whose outcome nobody knows.
+pub(super) fn printed_by(printed: ToolOutput) -> Known {
     let beside = printed.beside();
-    Known { processes, beside, printed: printed.into_output(), ..Known::default() }
+    Known { beside, printed: printed.into_output(), ..Known::default() }
 }
 
 /// The records of a step, or the reason why it did not complete.

@@ -5,6 +5,7 @@
 //! do not give is absent. Of the files that commands change only those are known that other programs run.
 
 mod changes;
+mod printed;
 mod test_commands;
 mod words;
 
@@ -55,6 +56,9 @@ pub struct TaskEvidence {
     pub artifacts: Vec<Artifact>,
     /// Facts that speak against what was done.
     pub warnings: Vec<Warning>,
+    /// The last lines of its own command, if that did not end well.
+    #[serde(skip)]
+    last_lines: Option<String>,
     #[serde(skip)]
     last_edit: u64,
     #[serde(skip)]
@@ -254,6 +258,7 @@ impl EvidenceFold {
                 let is_agent = matches!(spawned.program, Program::Model { .. });
                 self.checks.insert(id.clone(), is_agent);
             }
+            (Event::AgentSpawned(_), Some(id)) => self.forget_lines(task, id),
             (Event::AgentEnded(ended), Some(id)) => self.ended(task, id, &ended.outcome),
             (Event::ToolIntended(intended), _) => self.intended(record.seq, intended),
             (Event::ToolStarted(started), _) => self.started(record.seq, started),
@@ -402,6 +407,7 @@ impl EvidenceFold {
         call: &OpenCall,
         finished: &ToolFinished,
     ) {
+        self.note_lines(task, id, finished);
         // The command of a `run` task is the task itself.
         self.of(task).evidence.commands += u64::from(finished.name != "run");
         let input = call.input.to_value();

@@ -14,7 +14,7 @@ use crate::plan::TaskState;
 use crate::printable;
 use crate::run_state::notices::GivenUp;
 use crate::run_state::{RunState, TaskStatus};
-use crate::show::log_line::{self, in_one_line, output_lines};
+use crate::show::log_line::{self, in_one_line, marked, output_lines};
 use crate::show::names::Names;
 use crate::show::undone;
 use crate::spec::notices::Channel;
@@ -24,7 +24,7 @@ use crate::spec::sandbox::SandboxProof;
 /// is never cut.
 const NOTE: usize = 100;
 
-/// The most failed tasks whose output a summary shows; `show` gives the others.
+/// The most tasks that failed or were cancelled whose output a summary shows; `show` gives the others.
 const OUTPUTS: usize = 5;
 
 /// The most tasks that are listed as having left something undone.
@@ -133,7 +133,9 @@ fn tasks(state: &RunState, names: &Names, evidence: &Evidence) -> String {
         let (took, note) = (took.unwrap_or_default(), note(task, used(name)).unwrap_or_default());
         push_line(&mut text, &format!("{label}  {word:9}  {took:>8}  {note}"));
         let failure = task.failure.as_ref().filter(|_| task.state == TaskState::Failed);
-        if let Some(lines) = failure.and_then(output_lines).filter(|_| shown < OUTPUTS) {
+        let cut_short = || evidence.last_lines(name).filter(|_| task.state == TaskState::Cancelled);
+        let lines = failure.and_then(output_lines).or_else(|| cut_short().map(marked));
+        if let Some(lines) = lines.filter(|_| shown < OUTPUTS) {
             push_line(&mut text, &lines);
             shown += 1;
         }

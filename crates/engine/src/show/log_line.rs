@@ -103,8 +103,9 @@ pub fn output_lines(failure: &Failure) -> Option<String> {
     Some(marked(failure.output.as_ref()?))
 }
 
-/// Returns a text with a mark before each line.
-fn marked(text: &str) -> String {
+/// Returns a text of a command with a mark before each line, and without the last newline.
+#[must_use]
+pub fn marked(text: &str) -> String {
     text.lines().map(|line| format!("    | {}", ends_of(line))).collect::<Vec<_>>().join("\n")
 }
 

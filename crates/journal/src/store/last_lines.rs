@@ -84,6 +84,12 @@ impl LastLines {
         }
     }
 
+    /// Returns the last lines so far, each with its line break.
+    #[must_use]
+    pub fn so_far(&self) -> String {
+        self.lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+    }
+
     /// Returns the last lines, each with its line break.
     #[must_use]
     pub fn finish(&mut self) -> String {
@@ -110,7 +116,9 @@ mod tests {
         last.end(one, |_| ());
         last.take(&mut other, b"b3", |_| ());
         last.end(other, |_| ());
+        let so_far = last.so_far();
         let text = last.finish();
+        assert_eq!(so_far, text);
         assert!(!text.contains("secret-word"), "{text}");
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(

@@ -23,9 +23,22 @@ impl Scratch {
     /// # Errors
     /// Returns an error if the disk refuses it.
     pub fn create(store: &Store) -> io::Result<Self> {
-        let path = store.scratch.join(format!("{}.tmp", uuid::Uuid::now_v7().simple()));
+        Self::named(store, &format!("{}.tmp", uuid::Uuid::now_v7().simple()))
+    }
+
+    /// Makes one that others can find by its name while it is written. Replaces a file of that name, which a process
+    /// that died has left.
+    ///
+    /// # Errors
+    /// Returns an error if the disk refuses it.
+    pub fn named(store: &Store, name: &str) -> io::Result<Self> {
+        let path = store.scratch.join(name);
         let file = store.patiently(|| {
             make_dir(&store.scratch)?;
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
         })?;
         Ok(Self { file, path })

@@ -1,7 +1,8 @@
 //! Writes an output in parts: to memory at first, to a file once it is large, under its hash at the
-//! end.
+//! end. What was written so far can be laid open in that file before.
 
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use super::preview::preview;
 use super::scratch::Scratch;
@@ -18,6 +19,10 @@ pub struct StoreWriter {
     /// The end of the output: at least its last [`MEMORY_BYTES`], at most twice that.
     tail: Vec<u8>,
     file: Option<Scratch>,
+    /// Number of bytes of `head` that are in the file.
+    in_file: usize,
+    /// Name of the file in the scratch directory, if others may read what was written so far.
+    name: Option<String>,
     /// Hash of the bytes that are kept. In a box: it is large, and futures hold the writer many times over.
     hash: Box<blake3::Hasher>,
     kept: u64,
@@ -33,6 +38,8 @@ impl StoreWriter {
             head: Vec::new(),
             tail: Vec::new(),
             file: None,
+            in_file: 0,
+            name: None,
             hash: Box::default(),
             kept: 0,
             seen: 0,
@@ -41,10 +48,67 @@ impl StoreWriter {
         }
     }
 
+    /// Gives the unfinished output a name in the scratch directory, for [`StoreWriter::lay_open`].
+    #[must_use]
+    pub fn named(self, name: String) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
     /// Returns true if `more` bytes would go to memory only, so that writing them cannot block.
     #[must_use]
     pub fn stays_in_memory(&self, more: usize) -> bool {
-        self.file.is_none() && self.head.len() + self.redactor.most_of(more) <= MEMORY_BYTES
+        !self.is_large() && self.head.len() + self.redactor.most_of(more) <= MEMORY_BYTES
+    }
+
+    /// Returns true if the output goes to a file, because it has no room in memory.
+    fn is_large(&self) -> bool {
+        self.kept > MEMORY_BYTES as u64
+    }
+
+    /// Writes what came so far to the file with the name of this output, for those who look while it is written and
+    /// for those who come when its process is gone: nothing is synced. Where secrets are removed, an end that is no
+    /// whole line may be missing. Does not wait on a full disk: then nobody can look any more. Blocks.
+    #[must_use]
+    pub fn lay_open(mut self) -> Self {
+        if self.name.is_none() {
+            return self;
+        }
+        let at_once = self.store.without_patience();
+        let patient = std::mem::replace(&mut self.store, at_once);
+        if self.write_so_far().is_err() {
+            self.name = None;
+            if !self.is_large() {
+                (self.file, self.in_file) = (None, 0);
+            }
+        }
+        self.store = patient;
+        self
+    }
+
+    fn write_so_far(&mut self) -> io::Result<()> {
+        self.write_head()?;
+        let lines = self.redactor.held_lines();
+        if let Some(scratch) = &self.file {
+            // The place of the file stays where it is, so that the next bytes overwrite these.
+            scratch.file.write_all_at(&lines, self.kept)?;
+            scratch.file.set_len(self.kept + lines.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest of the head to the file, which is made if there is none.
+    fn write_head(&mut self) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(match &self.name {
+                Some(name) => Scratch::named(&self.store, name)?,
+                None => Scratch::create(&self.store)?,
+            });
+        }
+        if let Some(scratch) = &mut self.file {
+            self.store.write_whole(&mut scratch.file, &self.head[self.in_file..])?;
+            self.in_file = self.head.len();
+        }
+        Ok(())
     }
 
     /// Adds bytes. An error consumes the writer, so that no damaged output can be finished.
@@ -63,15 +127,14 @@ impl StoreWriter {
         let kept = &bytes[..bytes.len().min(room)];
         self.hash.update(kept);
         self.kept += u64::try_from(kept.len()).unwrap_or(u64::MAX);
-        if self.file.is_none() && self.head.len() + kept.len() > MEMORY_BYTES {
-            let mut scratch = Scratch::create(&self.store)?;
-            self.store.write_whole(&mut scratch.file, &self.head)?;
-            self.file = Some(scratch);
-        }
         let head_room = MEMORY_BYTES.saturating_sub(self.head.len());
-        self.head.extend_from_slice(&kept[..kept.len().min(head_room)]);
-        if let Some(scratch) = &mut self.file {
-            self.store.write_whole(&mut scratch.file, kept)?;
+        let (head, rest) = kept.split_at(kept.len().min(head_room));
+        self.head.extend_from_slice(head);
+        if self.is_large() {
+            self.write_head()?;
+            if let Some(scratch) = &mut self.file {
+                self.store.write_whole(&mut scratch.file, rest)?;
+            }
         }
         Ok(self)
     }
@@ -96,7 +159,8 @@ impl StoreWriter {
     }
 
     fn finished(self, inline_chars: usize) -> io::Result<Output> {
-        if self.file.is_none() && self.seen == self.kept {
+        let is_large = self.is_large();
+        if !is_large && self.seen == self.kept {
             let text = String::from_utf8_lossy(&self.head);
             if text.chars().count() <= inline_chars {
                 // Text is recorded; other bytes would be lost in the record.
@@ -107,12 +171,14 @@ impl StoreWriter {
         }
         let dropped = self.seen - self.kept;
         let stored = match self.file {
-            None => Stored { dropped, ..self.store.store(&self.head)? },
-            Some(scratch) => {
+            Some(scratch) if is_large => {
+                // What was laid open may be longer, because of secrets that are removed now.
+                scratch.file.set_len(self.kept)?;
                 let hash = self.hash.finalize().to_hex().to_string();
                 scratch.keep_as(&self.store, &self.store.results, &hash)?;
                 Stored { hash, bytes: self.kept, dropped }
             }
+            Some(_) | None => Stored { dropped, ..self.store.store(&self.head)? },
         };
         let path = self.store.path_of(&stored).display().to_string();
         let place = if dropped == 0 {

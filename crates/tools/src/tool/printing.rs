@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::store::{LastLines, OpenLine, Store};
+
 /// The pause between two parcels: a person takes it for at once, and a command that ends sooner costs its process one
 /// write and no more.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -100,6 +102,60 @@ impl Waiting {
         if !printed.lines.is_empty() {
             printing.take(printed);
         }
+    }
+}
+
+/// The lines of both streams of a command, without secrets.
+#[derive(Debug)]
+pub(super) struct Lines {
+    last: Mutex<LastLines>,
+    /// Those that are passed on while the command runs.
+    waiting: Option<Waiting>,
+    came: Notify,
+}
+
+impl Lines {
+    /// Begins without lines; they are passed on if somebody reads them.
+    pub(super) fn new(store: &Store, are_read: bool) -> Self {
+        let last = Mutex::new(LastLines::new(store));
+        Self { last, waiting: are_read.then(Waiting::default), came: Notify::new() }
+    }
+
+    /// Returns those that nobody has been given yet, if they are passed on.
+    pub(super) fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_ref()
+    }
+
+    /// Takes the next bytes of one stream; `open` is the line of it that has not ended.
+    pub(super) fn take(&self, open: &mut OpenLine, bytes: &[u8], is_error: bool) {
+        self.last.lock().take(open, bytes, |line| self.pass(line, is_error));
+    }
+
+    /// Takes a line that has ended, with or without a line break.
+    pub(super) fn end(&self, open: OpenLine, is_error: bool) {
+        self.last.lock().end(open, |line| self.pass(line, is_error));
+    }
+
+    fn pass(&self, line: &str, is_error: bool) {
+        self.came.notify_one();
+        if let Some(waiting) = &self.waiting {
+            waiting.add(line, is_error);
+        }
+    }
+
+    /// Waits until a line has come that [`Lines::so_far`] has not returned.
+    pub(super) async fn came(&self) {
+        self.came.notified().await;
+    }
+
+    /// Returns the last lines so far.
+    pub(super) fn so_far(&self) -> String {
+        self.last.lock().so_far()
+    }
+
+    /// Returns the last lines, at the end.
+    pub(super) fn finish(&self) -> String {
+        self.last.lock().finish()
     }
 }
 

@@ -12,22 +12,24 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed_groups_are_gone};
 use crate::output::Output;
-use crate::store::{INLINE_CHARS_FAILED, LastLines, MEMORY_BYTES, OpenLine, StoreWriter};
+use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, OpenLine, StoreWriter};
 use crate::tool::environment::{self, Environment};
-use crate::tool::printing::Waiting;
+use crate::tool::printing::Lines;
 use crate::tool::process_capacity;
 use crate::tool::sandbox::{self, Input, LeftBehind, Policy, RefusedHosts};
+use crate::tool::so_far;
+use crate::tool::spool::SoFar;
 use crate::tool::{Ending, ToolContext, ToolError, ToolOutput};
 
 /// Time for which the output is still read after the command has ended while a process keeps it
@@ -225,33 +227,40 @@ async fn finished(
     let (ended, closed) = (CancellationToken::new(), CancellationToken::new());
     let stdin = child.stdin.take();
     let (is_apart, printing) = (errors.is_some(), context.printing.as_deref());
-    let lines = (is_apart || printing.is_some()).then(|| Lines {
-        last: Mutex::new(LastLines::new(&context.store)),
-        waiting: printing.map(|_| Waiting::default()),
-    });
+    let lines =
+        (is_apart || printing.is_some()).then(|| Lines::new(&context.store, printing.is_some()));
     let lines = lines.as_ref();
-    let passing = lines.and_then(|lines| lines.waiting.as_ref()).zip(printing);
+    let passing = lines.and_then(Lines::waiting).zip(printing);
     let pass_on = async {
         if let Some((waiting, printing)) = passing {
             waiting.pass_on(printing, &ended).await;
         }
     };
-    let ((ending, left_behind), (output, errors), (), ()) = tokio::join!(
+    let keep_last_lines = async {
+        if let Some(lines) = lines.filter(|_| is_apart && printing.is_some()) {
+            so_far::keep_last_lines(lines, context, &ended).await;
+        }
+    };
+    let ((ending, left_behind), (output, errors), (), (), ()) = tokio::join!(
         async {
             let result = watch(child, left, group, timeout, context, &closed).await;
             ended.cancel();
             result
         },
         async {
-            let into = |writer, first| Drain { writer, first, lines, ended: &ended };
+            let into = |stream, first| {
+                let writer = so_far::writer(context, stream);
+                Drain { writer, first, lines, ended: &ended }
+            };
             let first = errors.as_ref().and_then(|_| output.as_fd().try_clone_to_owned().ok());
-            let output = into(context.store.writer(), None).all_of(Some(output));
-            let drained = tokio::join!(output, into(context.store.writer(), first).all_of(errors));
+            let output = into(SoFar::Stdout, None).all_of(Some(output));
+            let drained = tokio::join!(output, into(SoFar::Stderr, first).all_of(errors));
             closed.cancel();
             drained
         },
         feed(stdin, &input, &ended),
         pass_on,
+        keep_last_lines,
     );
     if let Some((waiting, printing)) = passing {
         waiting.flush(printing);
@@ -268,7 +277,7 @@ async fn finished(
     let (output, errors) = printed.map_err(|source| io_error("store the output", source))?;
     let Output { text, stored } = output;
     let Output { text: errors, stored: errors_stored } = errors;
-    let last_lines = lines.filter(|_| is_apart).map(|lines| lines.last.lock().finish());
+    let last_lines = lines.filter(|_| is_apart).map(Lines::finish);
     Ok(ToolOutput {
         text,
         stored,
@@ -345,29 +354,6 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
 }
 
-/// The lines of both streams, without secrets.
-struct Lines {
-    last: Mutex<LastLines>,
-    /// Those that are passed on while the command runs.
-    waiting: Option<Waiting>,
-}
-
-impl Lines {
-    fn take(&self, open: &mut OpenLine, bytes: &[u8], is_error: bool) {
-        self.last.lock().take(open, bytes, |line| self.pass(line, is_error));
-    }
-
-    fn end(&self, open: OpenLine, is_error: bool) {
-        self.last.lock().end(open, |line| self.pass(line, is_error));
-    }
-
-    fn pass(&self, line: &str, is_error: bool) {
-        if let Some(waiting) = &self.waiting {
-            waiting.add(line, is_error);
-        }
-    }
-}
-
 /// Where the bytes of a stream go.
 struct Drain<'a> {
     writer: StoreWriter,
@@ -388,11 +374,28 @@ impl Drain<'_> {
         let mut writer = Ok(writer);
         let Some(mut pipe) = pipe else { return writer };
         let (mut buffer, mut line) = (Vec::with_capacity(MEMORY_BYTES), OpenLine::default());
+        // When others can read what they cannot yet.
+        let mut due: Option<Instant> = None;
         loop {
+            let is_due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
             let read = tokio::select! {
                 biased;
                 () = ended.cancelled() => break,
-                read = pipe.read_buf(&mut buffer) => read,
+                // Before the read, which may be ready again and again.
+                () = is_due => None,
+                read = pipe.read_buf(&mut buffer) => Some(read),
+            };
+            let Some(read) = read else {
+                due = None;
+                if let Ok(spool) = writer {
+                    writer = so_far::lay_open(spool).await;
+                }
+                continue;
             };
             match read {
                 Ok(0) => break,
@@ -405,6 +408,7 @@ impl Drain<'_> {
             if let Some(first) = &first {
                 until_read(first).await;
             }
+            due.get_or_insert_with(|| Instant::now() + so_far::PAUSE);
             if let Some(lines) = lines {
                 lines.take(&mut line, &buffer, is_error);
             }

@@ -1,8 +1,9 @@
 //! The spool: the result of a call, kept durably from the end of the call until it is recorded, or a note that
-//! the call never began.
+//! the call never began. Beside them, not durable, what the command of a call has printed so far.
 //!
 //! Everything here blocks: call it off the runtime.
 
+use std::fs::File;
 use std::io::{self, Read};
 
 use crate::disk;
@@ -20,6 +21,33 @@ const RESULT_ROOM: u64 =
 /// Disk space for the result of one call. Dropping it releases the space.
 #[derive(Debug)]
 pub struct ResultRoom(Scratch);
+
+/// What a command has printed so far, in files that are there from its first moments until its end, and after a death of
+/// whoever ran it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoFar {
+    /// Its stdout, with stderr where the two are one stream.
+    Stdout,
+    /// Its stderr, if that is kept apart.
+    Stderr,
+    /// The last lines of both, in the order in which they came, if they are kept apart.
+    LastLines,
+}
+
+impl SoFar {
+    const ALL: [Self; 3] = [Self::Stdout, Self::Stderr, Self::LastLines];
+
+    /// Returns the name of the file in the scratch directory.
+    #[must_use]
+    pub fn name(self, key: &CallKey) -> String {
+        let what = match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+            Self::LastLines => "lines",
+        };
+        format!("{key}.{what}")
+    }
+}
 
 /// Kept results of the calls of a run, each under the key of its call. They share the scratch
 /// directory of the run's result store.
@@ -112,10 +140,23 @@ impl<'a> Spool<'a> {
         Ok(Some(bytes))
     }
 
+    /// Opens what the command of a call has printed so far; `None` if it has printed nothing, has just begun or has
+    /// ended.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened.
+    pub fn so_far(&self, key: &CallKey, what: SoFar) -> io::Result<Option<File>> {
+        match disk::open(&self.0.scratch_dir().join(what.name(key))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
     /// Removes what was kept of a call whose result is recorded now, and the space that was taken for
     /// it.
     pub fn forget_result(&self, key: &CallKey) {
-        for name in [Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)] {
+        let own = [Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)];
+        for name in own.into_iter().chain(SoFar::ALL.map(|what| what.name(key))) {
             // A file that cannot be removed goes with the others when the run ends.
             let _gone = std::fs::remove_file(self.0.scratch_dir().join(name));
         }

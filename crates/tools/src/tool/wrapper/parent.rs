@@ -15,6 +15,7 @@ use crate::tool::command::Order;
 use crate::tool::process::group::{self, Group};
 use crate::tool::process::{self, Program};
 use crate::tool::process_capacity;
+use crate::tool::so_far;
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 use crate::turn::Process;
 
@@ -89,18 +90,18 @@ pub(in crate::tool) async fn run_program(
     let started = Started::new(wrapper, Work::Program(program), context).await?;
     match started.report(limit, context).await {
         Ended::Reported(kept) => kept.result(),
-        Ended::Lost | Ended::NotBegun => Err(ToolError::Lost),
+        Ended::Lost | Ended::NotBegun => Err(ToolError::Lost(None)),
     }
 }
 
 /// Returns the result that a wrapper kept before it was ended from outside.
 async fn kept_result(context: &ToolContext) -> Result<ToolOutput, ToolError> {
     let (store, key) = (context.store.clone(), context.key.clone());
-    let kept = tokio::task::spawn_blocking(move || spooled(&store, &key)).await;
-    match kept.unwrap_or_else(|error| Err(io::Error::other(error))) {
+    let look = move || match spooled(&store, &key) {
         Ok(Some((result, _))) => result,
-        Ok(None) | Err(_) => Err(ToolError::Lost),
-    }
+        Ok(None) | Err(_) => Err(ToolError::Lost(so_far::left(&store, &key).map(Box::new))),
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(Err(ToolError::Lost(None)))
 }
 
 /// A running wrapper with its pipes.
