@@ -31,6 +31,7 @@ mod live_view;
 mod locate;
 mod man;
 mod mistakes;
+mod pace;
 mod paint;
 mod pause;
 mod pending;

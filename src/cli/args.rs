@@ -6,6 +6,7 @@ mod context;
 mod examples;
 mod machine;
 mod pause;
+mod progress;
 mod prune;
 mod questions;
 mod report;
@@ -28,6 +29,7 @@ pub(super) use context::{
 };
 pub(super) use machine::{Doctor, Manual, Version};
 pub(super) use pause::{Pause, Unpause};
+pub(super) use progress::Progress;
 pub(super) use prune::Prune;
 pub(super) use questions::{Answer, Approve, Pending, Reject};
 pub(super) use report::{Report, ReportFormat};
@@ -186,6 +188,8 @@ pub(super) struct Attach {
     /// The run: an id, a part of one, or a workflow's name [default: the newest]
     #[arg(add = complete::runs())]
     pub run: Option<String>,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +202,8 @@ pub(super) struct Resume {
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub progress: Progress,
     /// Print for each task whether it would be reused or run, and why; change nothing
     #[arg(long)]
     pub explain: bool,
@@ -313,6 +319,8 @@ pub(super) struct Fork {
     /// Print the events that are recorded from now on as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub progress: Progress,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,6 @@ use super::deltas::Deltas;
 use super::live_view::LiveView;
 use super::locate::Project;
 use super::paint::Paint;
-use super::screen::Screen;
 use super::stream::Stream;
 use super::tail::{Detail, Printer};
 use super::{args, complain, drive, questions, refusal, runtime};
@@ -26,7 +25,7 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
         Ok(runtime) => runtime,
         Err(exit) => return exit,
     };
-    let screen = Screen::new();
+    let screen = verb.progress.screen();
     let detail = if verbose > 0 { Detail::Full } else { Detail::Milestones };
     let paint = Paint::of(Stream::Err);
     let printer = Printer::for_run(false, detail, paint, project.times.clone(), screen.clone());
@@ -40,7 +39,9 @@ pub(super) fn run(project: &Project, verb: &args::Attach, verbose: u8) -> Exit {
     drop(entered);
     let deltas = (verbose > 0).then(|| Deltas::new(Some(screen.clone()), paint));
     let view = LiveView::new(printer, screen.clone(), Some(Status::default()));
-    let mut view = view.with_deltas(deltas);
+    let are_shown = verbose == 0 && screen.takes_last_lines();
+    let last_lines = are_shown.then(|| Deltas::new(Some(screen.clone()), paint));
+    let mut view = view.with_deltas(deltas).with_last_lines(last_lines);
     if run.is_live() {
         if let Err(error) = view.catch_up(&mut updates, BEFORE) {
             return refusal::refused(&project.flags(), Some(&run), &error);

@@ -56,6 +56,11 @@ impl Deltas {
         };
     }
 
+    /// Prints a line of a command.
+    pub(super) fn print_command(&self, agent: &AgentId, names: &Names, line: &str) {
+        self.print(agent, names, COMMAND, line);
+    }
+
     /// Prints the lines that a part of a reply makes whole, if its agent is one that `wants` selects.
     pub(super) fn take(
         &mut self,

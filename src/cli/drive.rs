@@ -51,7 +51,17 @@ impl Shown {
     /// Returns the printer of models' texts: with `-v`, unless events are printed as JSON.
     fn deltas(&self) -> Option<Deltas> {
         let is_watched = self.verbose > 0 && !self.json;
-        is_watched.then(|| Deltas::new(Some(self.screen.clone()), Paint::of(Stream::Err)))
+        is_watched.then(|| self.printer())
+    }
+
+    /// Returns the printer of the last lines of commands: without `-v`, where no status area shows them.
+    fn last_lines(&self) -> Option<Deltas> {
+        let are_shown = self.verbose == 0 && !self.json && self.screen.takes_last_lines();
+        are_shown.then(|| self.printer())
+    }
+
+    fn printer(&self) -> Deltas {
+        Deltas::new(Some(self.screen.clone()), Paint::of(Stream::Err))
     }
 }
 
@@ -193,12 +203,13 @@ async fn drive_once(
     let mut printer =
         Printer::for_run(shown.json, detail, paint, project.times.clone(), screen.clone());
     printer.names = before.as_ref().map(Names::of).unwrap_or_default();
-    let deltas = shown.deltas();
-    let parts = match (&deltas, screen.width()) {
-        (Some(_), _) => Parts::All,
-        // The status area shows the last line of each command.
-        (None, Some(_)) if !shown.json => Parts::Commands,
-        (None, _) => Parts::None,
+    let (deltas, last_lines) = (shown.deltas(), shown.last_lines());
+    // The status area shows the last line of each command.
+    let has_area = screen.width().is_some() && !shown.json;
+    let parts = match &deltas {
+        Some(_) => Parts::All,
+        None if has_area || last_lines.is_some() => Parts::Commands,
+        None => Parts::None,
     };
     let gates = ask::has_terminal()
         .then(|| gates::asking(client.clone(), screen.clone(), before.as_ref()))
@@ -207,7 +218,7 @@ async fn drive_once(
     let printing = client.updates(run.began(), parts).map(|updates| {
         let status = (!shown.json).then(|| Status::new(before.unwrap_or_default()));
         let view = LiveView::new(printer, screen.clone(), status).with_deltas(deltas);
-        let view = view.with_gates(records);
+        let view = view.with_gates(records).with_last_lines(last_lines);
         // A summary follows, and a new run is seen from its first record on.
         let view = if is_new && !shown.json { view.with_evidence() } else { view };
         view.show(updates)

@@ -5,7 +5,6 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
-use super::screen::Screen;
 use super::{complain, mistakes, refusal, say, stopped_run, trust};
 use crate::config::{self, Missing, Outside, Sources};
 use crate::exit::Exit;
@@ -65,7 +64,7 @@ fn forked(project: &Project, verb: &args::Fork, verbose: u8) -> Result<Exit, Exi
         complain(&format!("note: `{key}` has no effect here: {why}"));
     }
     drive::note_scripts(&config);
-    let screen = Screen::new();
+    let screen = verb.progress.screen();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), ..Options::default() };
     let run = stopped.recorded().clone();

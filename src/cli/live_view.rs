@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::deltas::Deltas;
 use super::gates;
+use super::pace::Pace;
 use super::screen::Screen;
 use super::tail::Printer;
 use crate::client::{Update, Updates};
@@ -48,6 +49,8 @@ pub(super) struct LiveView {
     evidence: Option<EvidenceFold>,
     /// Where approvals are asked for, if that is here.
     gates: Option<gates::Records>,
+    /// The last lines of commands, and who prints them, where no status area shows them.
+    pace: Option<(Pace, Deltas)>,
     /// The spawns of one parent that are printed as one line.
     spawns: Vec<SharedRecord>,
     /// True if they have waited for a whole pause between two drawings.
@@ -56,13 +59,18 @@ pub(super) struct LiveView {
 
 impl LiveView {
     pub(super) fn new(printer: Printer, screen: Arc<Screen>, status: Option<Status>) -> Self {
-        let (deltas, evidence, gates, spawns) = (None, None, None, Vec::new());
-        Self { printer, screen, status, deltas, evidence, gates, spawns, has_waited: false }
+        let (deltas, evidence, gates, pace, spawns) = (None, None, None, None, Vec::new());
+        Self { printer, screen, status, deltas, evidence, gates, pace, spawns, has_waited: false }
     }
 
     /// Prints the texts of models too, if there is a printer for them.
     pub(super) fn with_deltas(self, deltas: Option<Deltas>) -> Self {
         Self { deltas, ..self }
+    }
+
+    /// Prints the last lines of commands now and then, if there is a printer for them.
+    pub(super) fn with_last_lines(self, printer: Option<Deltas>) -> Self {
+        Self { pace: printer.map(|printer| (Pace::default(), printer)), ..self }
     }
 
     /// Passes the approvals that tasks ask for on, if somebody asks for them.
@@ -144,7 +152,10 @@ impl LiveView {
                     }
                     Ok(None) | Err(_) => false,
                 },
-                _ = redraw.tick() => self.print_old_spawns() && self.draw(),
+                _ = redraw.tick() => {
+                    self.print_last_lines();
+                    self.print_old_spawns() && self.draw()
+                }
                 _ = totals.tick() => self.print_still_running() && self.print_totals(),
             };
             if !goes_on {
@@ -157,6 +168,9 @@ impl LiveView {
     fn take_part(&mut self, part: &DeltaLine) {
         if let (Some(status), DeltaLine::Printed { agent, printed }) = (&mut self.status, part) {
             status.note_printed(agent, printed);
+        }
+        if let (Some((pace, _)), DeltaLine::Printed { agent, printed }) = (&mut self.pace, part) {
+            pace.note(agent, printed, Instant::now());
         }
         if let Some(deltas) = &mut self.deltas {
             deltas.take(part, &self.printer.names, |_| true);
@@ -175,6 +189,11 @@ impl LiveView {
         if let Some(evidence) = &mut self.evidence {
             evidence.apply(&record);
         }
+        if let (Some((pace, _)), Some(agent)) = (&mut self.pace, &record.agent)
+            && matches!(record.event, Event::ToolFinished(_) | Event::AgentEnded(_))
+        {
+            pace.forget(agent);
+        }
         let groups = self.printer.groups(&record);
         let is_same =
             groups && self.spawns.last().is_none_or(|last| parent(last) == parent(&record));
@@ -192,6 +211,15 @@ impl LiveView {
             _ => false,
         };
         self.printer.print(&record) && self.print_passed(record.ts_ms) && !is_last
+    }
+
+    /// Prints the last lines of commands that run.
+    fn print_last_lines(&mut self) {
+        if let Some((pace, printer)) = &mut self.pace {
+            for (agent, line) in pace.take(Instant::now()) {
+                printer.print_command(&agent, &self.printer.names, &line);
+            }
+        }
     }
 
     /// Prints how far fan-outs are.

@@ -6,7 +6,6 @@ use std::path::Path;
 use super::ask::asker;
 use super::drive::{self, Shown, refused};
 use super::locate::{Project, drivable};
-use super::screen::Screen;
 use super::stopped_run::{self, open};
 use super::stream::Stream;
 use super::trust::{self, Trust};
@@ -125,7 +124,7 @@ fn resume(
         }
     };
     drive::note_scripts(&config);
-    let screen = Screen::new();
+    let screen = verb.progress.screen();
     let shown = Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: false };
     let options = Options { asker: asker(&screen), ..Options::default() };
     Ok(drive::drive(project, shown, Some(&run), Run::resume(stopped, config, options)))

@@ -6,7 +6,6 @@ use super::args;
 use super::ask::asker;
 use super::drive::{self, Shown};
 use super::locate::Project;
-use super::screen::Screen;
 use super::{beside_others, chosen, complain, detach, dry_run, trust};
 use crate::config::{self, Sources};
 use crate::event::RunStatus;
@@ -95,7 +94,7 @@ pub(super) fn run(project: &Project, verb: args::Run, verbose: u8) -> Exit {
     if verb.reuse && reuse.is_none() {
         complain("note: no run of this workflow holds results to reuse");
     }
-    let screen = Screen::new();
+    let screen = verb.progress.screen();
     let shown =
         Shown { json: verb.json, verbose, screen: screen.clone(), stays_open: verb.detached };
     let options = Options {

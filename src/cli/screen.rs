@@ -21,6 +21,8 @@ use crate::printable;
 pub(super) struct Screen {
     /// The status area; `None` without a terminal that can draw one.
     area: Option<ProgressBar>,
+    /// True if somebody wants lines alone.
+    is_plain: bool,
     state: Mutex<State>,
     /// Held while a question is open: those who ask at the same time wait for each other.
     turn: tokio::sync::Mutex<()>,
@@ -39,8 +41,8 @@ struct State {
 impl Screen {
     /// Takes over stderr. The status area is drawn if that is a terminal that is not dumb.
     pub(super) fn new() -> Arc<Self> {
-        let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
-        let area = (Stream::Err.is_terminal() && !dumb).then(|| {
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let area = (Stream::Err.is_terminal() && !is_dumb).then(|| {
             let area = ProgressBar::new_spinner();
             // The template is constant and valid.
             area.set_style(
@@ -52,10 +54,28 @@ impl Screen {
             echo_controls(false);
             area
         });
-        let screen =
-            Arc::new(Self { area, state: Mutex::default(), turn: tokio::sync::Mutex::default() });
+        Self { area, ..Self::lines_alone(false) }.taken()
+    }
+
+    /// Takes over stderr for lines alone, wherever they go.
+    pub(super) fn plain() -> Arc<Self> {
+        Self::lines_alone(true).taken()
+    }
+
+    fn lines_alone(is_plain: bool) -> Self {
+        let (state, turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { area: None, is_plain, state, turn }
+    }
+
+    fn taken(self) -> Arc<Self> {
+        let screen = Arc::new(self);
         stream::draws(&screen);
         screen
+    }
+
+    /// Returns true if the last line of each running command is printed now and then: nobody sees it in a status area.
+    pub(super) fn takes_last_lines(&self) -> bool {
+        !self.is_plain && self.width().is_none()
     }
 
     /// Returns the width of the status area; `None` if none is drawn.

@@ -85,6 +85,24 @@ fn a_window_that_grows_and_shrinks_keeps_one_area_of_its_own_size() {
 }
 
 #[test]
+fn a_plain_run_draws_no_area() {
+    let desk = Desk::commands(
+        "[tasks.t]\nrun = 'echo compiling; until test -e go; do sleep 0.05; done'\n",
+    );
+    let run = Terminal::start(&desk, 100, &["run", "--plain"]);
+    run.until("task started");
+    let attached = Terminal::start(&desk, 100, &["attach", "--plain"]);
+    attached.until("task started");
+    desk.write("go", "");
+    for terminal in [run, attached] {
+        terminal.until("its events:");
+        let written = terminal.written();
+        assert!(!written.contains("tasks 0/1") && !written.contains("compiling"), "{written}");
+        assert_eq!(terminal.end().0, 0);
+    }
+}
+
+#[test]
 fn a_smaller_window_and_a_question_leave_nothing_behind() {
     let desk = Desk::offline(
         "[agents.a]\ntools = ['bash']\n[tasks.asks]\nagent = 'a'\nprompt = 'go'\n\

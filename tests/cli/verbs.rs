@@ -695,6 +695,7 @@ fn the_help_of_run_is_readable() {
                                 what could stop it. Nothing is started or written, and no model is
                                 called
           --json                Print events as JSON, one a line
+          --plain               Draw no status area and print no lines of commands while they run
           --keep-going          Continue with tasks that do not depend on a failed one
           --strict              End with exit code 8 if anything was left undone: a call was denied, the
                                 outcome of a call is unknown, a result was cut, a limit refused a call,

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::support::desk::{Desk, wait};
 
@@ -161,5 +161,22 @@ fn who_wants_json_or_one_agent_gets_no_lines_of_others() {
     assert!(!only.end().contains(": other"));
     for line in json.end().lines() {
         serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    }
+}
+
+#[test]
+fn a_run_through_a_pipe_shows_how_far_a_long_command_is() {
+    let tasks = "[tasks.t]\nrun = 'for i in $(seq 1 30); do echo step $i; sleep 0.1; done'\n";
+    for (flags, is_shown) in
+        [(&["run"][..], true), (&["run", "--plain"], false), (&["run", "--json"], false)]
+    {
+        let begun = Instant::now();
+        let done = Desk::commands(tasks).call(flags);
+        assert_eq!(done.code, 0, "{}", done.err);
+        let steps = done.err.lines().filter_map(|line| line.split_once(" : step "));
+        let steps: Vec<u32> = steps.map(|(_, step)| step.parse().expect("a number")).collect();
+        assert_eq!(!steps.is_empty(), is_shown, "{flags:?}: {}", done.err);
+        assert!(steps.is_sorted() && !steps.contains(&1), "{steps:?}");
+        assert!(steps.len() as u64 <= begun.elapsed().as_secs(), "at most one a second: {steps:?}");
     }
 }

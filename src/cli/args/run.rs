@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{BudgetLimits, File, Trusting, complete, key_value};
+use super::{BudgetLimits, File, Progress, Trusting, complete, key_value};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Run {
@@ -39,6 +39,8 @@ pub(in crate::cli) struct Run {
     /// Print events as JSON, one a line
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub progress: Progress,
     /// Continue with tasks that do not depend on a failed one
     #[arg(long)]
     pub keep_going: bool,
