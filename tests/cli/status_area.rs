@@ -97,7 +97,7 @@ fn a_plain_run_draws_no_area() {
     for terminal in [run, attached] {
         terminal.until("its events:");
         let written = terminal.written();
-        assert!(!written.contains("tasks 0/1") && !written.contains("compiling"), "{written}");
+        assert!(!written.contains("tasks 0/1") && !written.contains(" : compiling"), "{written}");
         assert_eq!(terminal.end().0, 0);
     }
 }

@@ -176,7 +176,7 @@ fn a_run_through_a_pipe_shows_how_far_a_long_command_is() {
         let steps = done.err.lines().filter_map(|line| line.split_once(" : step "));
         let steps: Vec<u32> = steps.map(|(_, step)| step.parse().expect("a number")).collect();
         assert_eq!(!steps.is_empty(), is_shown, "{flags:?}: {}", done.err);
-        assert!(steps.is_sorted() && !steps.contains(&1), "{steps:?}");
+        assert!(steps.is_sorted(), "{steps:?}");
         assert!(steps.len() as u64 <= begun.elapsed().as_secs(), "at most one a second: {steps:?}");
     }
 }
