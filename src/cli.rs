@@ -59,6 +59,7 @@ mod tail;
 mod threads;
 mod times;
 mod trust;
+mod typed;
 mod version;
 mod why;
 
