@@ -104,7 +104,6 @@ pub fn output_lines(failure: &Failure) -> Option<String> {
 }
 
 /// Returns a text of a command with a mark before each line, and without the last newline.
-#[must_use]
 pub fn marked(text: &str) -> String {
     text.lines().map(|line| format!("    | {}", ends_of(line))).collect::<Vec<_>>().join("\n")
 }

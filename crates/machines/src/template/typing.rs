@@ -4,6 +4,7 @@
 //! a value is unknown, and nothing that follows from it is a mistake.
 
 pub(super) mod failing;
+mod fault;
 mod walk;
 
 use std::collections::BTreeMap;

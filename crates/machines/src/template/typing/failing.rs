@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use minijinja::{Error, ErrorKind};
 
+use super::fault::Failing;
 use super::walk::Walk;
 use super::{Roots, Type, Typed, missing};
 use crate::template::{TemplateError, bounds, foreign, syntax};
@@ -20,17 +21,6 @@ pub(in crate::template) enum Form {
     Template,
     /// An expression, without braces.
     Expression,
-}
-
-/// An expression whose evaluation failed.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Failing {
-    /// The expression, as the text writes it.
-    pub(super) written: String,
-    /// The type of its value, as far as it has one.
-    pub(super) of: Type,
-    /// The values that it takes, as the text writes them, with their types.
-    pub(super) takes: Vec<(String, Type)>,
 }
 
 /// Returns the words for an error, if there are better ones than those of the language: what was missing, or the

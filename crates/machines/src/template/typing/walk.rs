@@ -11,7 +11,7 @@ use std::ops::Range;
 use minijinja::machinery::Span;
 use minijinja::machinery::ast::{BinOpKind, Call, CallArg, Expr, Macro, Stmt, UnaryOpKind};
 
-use super::failing::Failing;
+use super::fault::Failing;
 use super::{Misfit, MisfitKind, Roots};
 use crate::template::value_type::{Found, Type};
 

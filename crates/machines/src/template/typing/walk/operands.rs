@@ -5,7 +5,7 @@ use std::ops::Range;
 use minijinja::machinery::ast::{BinOpKind, CallArg, Expr};
 
 use super::{Walk, range};
-use crate::template::typing::failing::Failing;
+use crate::template::typing::fault::Failing;
 use crate::template::value_type::Type;
 
 impl<'a> Walk<'a> {
