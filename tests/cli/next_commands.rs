@@ -207,7 +207,7 @@ fn commands(tasks: &str) -> Ended {
 }
 
 /// Runs an agent whose provider refuses until it is switched on.
-fn refused(runtime: &Runtime, more: &str, refusal: fn() -> Answer) -> Ended {
+fn refused(runtime: &Runtime, more: &str, of_task: &str, refusal: fn() -> Answer) -> Ended {
     let switch = Arc::new(AtomicBool::new(false));
     let is_on = switch.clone();
     let answer = move |_: &Asked| match is_on.load(Ordering::SeqCst) {
@@ -223,7 +223,7 @@ fn refused(runtime: &Runtime, more: &str, refusal: fn() -> Answer) -> Ended {
              [providers.main]\nkind = 'anthropic'\nbase_url = '{}'\n{more}\
              [models.main]\nprovider = 'main'\nmodel = 'm'\n\
              [agents.a]\nmodel = 'main'\ninstructions = 'x'\n\
-             [tasks.one]\nagent = 'a'\nprompt = 'go'\n",
+             [tasks.one]\nagent = 'a'\nprompt = 'go'\n{of_task}",
             provider.base_url()
         ),
     );
@@ -306,7 +306,7 @@ fn what_ran_short_goes_on_when_there_is_more() {
     let quota = End {
         what: "a quota",
         make: |runtime| {
-            refused(runtime, "[providers.main.rate_limit]\non_quota = 'pause'\n", no_quota)
+            refused(runtime, "[providers.main.rate_limit]\non_quota = 'pause'\n", "", no_quota)
         },
         code: 3,
         leads: vec![Lead { mend: Ended::provider_answers, ..to_the_end(&["resume"], nothing) }],
@@ -361,21 +361,20 @@ fn what_failed_begins_again_as_it_was_and_as_it_was_changed() {
         what: "a provider that is down",
         make: |runtime| {
             let once = "[defaults.retry]\nmax_attempts = 1\n";
-            refused(runtime, once, || Answer::fault(Fault::ServerError))
+            refused(runtime, once, "", || Answer::fault(Fault::ServerError))
         },
         code: 3,
         leads: leads_from_a_provider_that_is_back(),
     };
     let waits = End {
         what: "a failure that waits for a resume",
-        make: |_| {
-            commands("[tasks.one]\non_failure = 'pause'\nrun = 'test -e mended && touch made'\n")
+        make: |runtime| {
+            let once = "[defaults.retry]\nmax_attempts = 1\n";
+            let pauses = "on_failure = 'pause'\n";
+            refused(runtime, once, pauses, || Answer::fault(Fault::ServerError))
         },
         code: 3,
-        leads: vec![Lead {
-            mend: |ended| ended.desk.write("mended", ""),
-            ..to_the_end(&["resume"], made)
-        }],
+        leads: vec![Lead { mend: Ended::provider_answers, ..to_the_end(&["resume"], nothing) }],
     };
     let denied = End {
         what: "a denied call",

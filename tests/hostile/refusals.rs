@@ -79,7 +79,7 @@ fn a_socket_of_this_machine_and_a_namespace_are_not_taken_for_the_network() {
     if !has("perl") || !has("unshare") {
         return;
     }
-    let connect = "perl -MSocket -e 'socket(my $s, AF_UNIX, SOCK_STREAM, 0) && connect($s, \
+    let connect = "perl -MSocket -e 'my $s; socket($s, AF_UNIX, SOCK_STREAM, 0) && connect($s, \
                    pack_sockaddr_un(\"/run/x.sock\")) or die \"/run/x.sock: $!\"'";
     let desk = Desk::commands(&format!(
         "[tasks.socket]\nrun = {}\n[tasks.namespace]\nrun = 'unshare -Ur true'\n\
