@@ -1,6 +1,7 @@
 //! Agents at work: their tools, delegation, crashes, proposals, and what an agent leaves that ends without an answer.
 
 mod answered;
+mod background;
 mod clients;
 mod delegation;
 mod guests;

@@ -439,8 +439,8 @@ impl RunMachine {
                 self.scarce().child_is_recorded(agent);
                 self.agents().spawned(agent, record);
             }
-            (Some(agent), Event::AgentRestarted(restarted)) => match restarted.feedback {
-                Some(_) => self.agents().round_begins(agent),
+            (Some(agent), Event::AgentRestarted(restarted)) => match &restarted.feedback {
+                Some(_) => self.agents().round_begins(agent, restarted.asked.as_ref()),
                 None => {
                     self.purse().gone(agent, false);
                     self.agents().restarted(agent, restarted.restart);

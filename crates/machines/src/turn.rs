@@ -107,6 +107,27 @@ pub struct AgentRestarted {
     /// The message with which a round begins, if the restart begins one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
+    /// The call of the parent that lets a child go on, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedAgain>,
+}
+
+/// The call that lets a child go on which had ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AskedAgain {
+    /// The call of the parent.
+    pub call: CallKey,
+    /// True if the parent does not wait for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+}
+
+impl AgentRestarted {
+    /// Creates the record of a restart that no call of a parent asked for.
+    #[must_use]
+    pub fn new(restart: u32, reason: impl Into<String>, feedback: Option<Feedback>) -> Self {
+        Self { restart, reason: reason.into(), feedback, asked: None }
+    }
 }
 
 /// Outcome of an agent.

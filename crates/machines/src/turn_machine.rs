@@ -403,6 +403,10 @@ impl Machine {
                     self.phase = match &restarted.feedback {
                         Some(feedback) => {
                             self.note_refusal(feedback);
+                            if restarted.asked.is_some() {
+                                // It may have been stopped, or have handed over.
+                                (self.handing_over, self.ends_for) = (false, None);
+                            }
                             let begun = self.begin_round(&feedback.text);
                             begun.map_err(|full| illegal(&full.to_string()))?
                         }
@@ -577,7 +581,7 @@ mod tests {
             cause: crate::turn::Cause::Check,
             text: text.to_owned(),
         });
-        crate::turn::AgentRestarted { restart: 1, reason: "asked again".to_owned(), feedback }
+        crate::turn::AgentRestarted::new(1, "asked again", feedback)
     }
 
     fn end(machine: &mut Machine, outcome: Outcome) {

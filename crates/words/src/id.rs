@@ -196,6 +196,12 @@ impl AgentId {
         Self(format!("{}/{agent}-{ordinal}", self.0).into())
     }
 
+    /// Returns the id of the child that this agent calls so.
+    #[must_use]
+    pub fn named(&self, name: &Name) -> Self {
+        Self(format!("{}/{name}", self.0).into())
+    }
+
     /// Returns true if this is the main agent of an attempt of a task, and not one below it.
     #[must_use]
     pub fn is_main_of(&self, task: &Name) -> bool {

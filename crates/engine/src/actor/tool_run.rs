@@ -14,30 +14,21 @@ use tokio::sync::{Semaphore, mpsc};
 use tracing::{Instrument, Span};
 
 use super::asked::Asked;
-use super::mail::{StepError, SupervisorMsg};
+use super::mail::StepError;
 use super::permission::Decision;
 use super::step::{SlotReturn, StepContext, ended, take_slot};
 use super::ticket::Ticket;
 use super::unknown::{self, Resolution};
-use super::waits::Wait;
 use super::work::{self, Helper, Work};
-use super::{
-    background, hooks, messages, outside, permission, proposing, questions, recall, spans,
-};
+use super::{children, hooks, messages, outside, permission, proposing, questions, recall, spans};
 use crate::crash::{self, Point};
 use crate::event::SharedRecord;
 use crate::foreign::Panicked;
-use crate::own_tool::{Callee, Delegate, OwnCall, OwnTool, WaitsFor};
-use crate::run_machine::{ChildReply, ChildResult, Delegation, Refused};
-use crate::spec::budget::Caps;
+use crate::own_tool::{Callee, OwnCall, OwnTool, WaitsFor};
 use crate::tool::basis::Basis;
 use crate::tool::{ToolError, ToolOutput};
 use crate::turn::{ResultSource, ToolFinished, ToolStatus};
 use crate::turn_machine::PendingCall;
-
-/// Most characters of a child's answer that its parent reads: the documented limit of sub-agent
-/// results. The child's transcript holds the whole answer.
-const CHILD_TEXT_CHARS: usize = 32_000;
 
 /// Most calls of one turn that run at once, delegations apart, of which `limits.max_children` decides:
 /// enough to keep a disk and all processors of a machine busy.
@@ -317,16 +308,16 @@ async fn step(
     ticket: Ticket,
 ) -> Result<ToolOutput, ToolError> {
     Ok(match own {
-        OwnCall::Delegate(job) => return delegate(context, call, job, ticket).await,
+        OwnCall::Delegate(job) => return children::delegate(context, call, job, ticket).await,
         OwnCall::AskPerson(asked) => return questions::ask_person(context, call, asked).await,
         OwnCall::ProposeTasks(tasks) => return proposing::propose(context, call, tasks).await,
         OwnCall::SendMessage(message) => {
             return messages::send(context, call, message, ticket).await;
         }
         OwnCall::ListAgents(_) => return messages::list(context, call).await,
-        OwnCall::Wait(wait) => return background::wait(context, call, wait).await,
-        OwnCall::CheckChild(asked) => return background::check(context, call, asked).await,
-        OwnCall::StopChild(asked) => return background::stop(context, call, asked).await,
+        OwnCall::Wait(wait) => return children::wait(context, call, wait).await,
+        OwnCall::CheckChild(asked) => return children::check(context, call, asked).await,
+        OwnCall::StopChild(asked) => return children::stop(context, call, asked).await,
         OwnCall::Recall(asked) => return recall::recall(context, asked).await,
         OwnCall::TodoWrite(list) => ToolOutput::ok(list.answer()),
         OwnCall::Compact(_) => {
@@ -343,119 +334,4 @@ async fn step(
             ToolOutput::ok("The task ends as failed, with this reason.")
         }
     })
-}
-
-/// Delegates a job to a child agent and waits for its result.
-async fn delegate(
-    context: &StepContext,
-    call: &PendingCall,
-    job: &Delegate,
-    mut ticket: Ticket,
-) -> Result<ToolOutput, ToolError> {
-    let helpers = context.spec.as_ref().map(|spec| spec.sub_agents.as_slice()).unwrap_or_default();
-    if !helpers.contains(&job.agent) {
-        let names: Vec<_> = helpers.iter().map(crate::id::Name::as_str).collect();
-        let problem = format!("agent `{}` is not one of: {}", job.agent, names.join(", "));
-        return Err(ToolError::Arguments(problem));
-    }
-    if job.prompt.trim().is_empty() {
-        // No provider accepts a message without text.
-        return Err(ToolError::Arguments("`prompt` is blank".to_owned()));
-    }
-    let timeout = job.time_limit().map_err(ToolError::Arguments)?;
-    let output_schema = job.schema().map_err(ToolError::Arguments)?;
-    if job.background && !context.spec.as_ref().is_some_and(|spec| spec.background) {
-        let problem = "`background` is not permitted: the agent waits for its children";
-        return Err(ToolError::Arguments(problem.to_owned()));
-    }
-    ticket.wait().await;
-    let delegation = Delegation {
-        budget: Caps::of_child(job.budget.as_ref()).map_err(ToolError::Arguments)?,
-        depth: context.depth + 1,
-        call: call.key.clone(),
-        agent: job.agent.clone(),
-        prompt: job.prompt.clone(),
-        timeout,
-        output_schema,
-        background: job.background,
-    };
-    let result = context.request(call.key.as_str(), delegation);
-    let waiting = context.answers.waits.enter(&call.key, Wait::decided());
-    // The next call asks as soon as this one has asked; it does not wait for this child's result.
-    drop(ticket);
-    let result = tokio::select! {
-        () = context.cancel.cancelled() => return Err(ToolError::Cancelled),
-        result = result => result,
-    };
-    drop(waiting);
-    match result {
-        Some(Ok(ChildReply::Ended(child))) => child_output(context, &child).await,
-        Some(Ok(ChildReply::Begun(agent))) => {
-            let begun = serde_json::json!({"status": "begun", "agent": agent});
-            Ok(ToolOutput::ok(begun.to_string()))
-        }
-        Some(Err(Refused(reason))) => Ok(ToolOutput::refused(format!("Error: {reason}"))),
-        // This cannot happen: no other task waits for the same call.
-        None => until_cancelled(context).await,
-    }
-}
-
-/// Waits until the agent is cancelled.
-async fn until_cancelled<T>(context: &StepContext) -> Result<T, ToolError> {
-    context.cancel.cancelled().await;
-    Err(ToolError::Cancelled)
-}
-
-/// Makes the result that a parent reads of its child: a JSON object whose text has a bounded
-/// length.
-pub(super) async fn child_output(
-    context: &StepContext,
-    child: &ChildResult,
-) -> Result<ToolOutput, ToolError> {
-    let (status, output, failure) = child.outcome.as_of_child();
-    let text = match output {
-        Some(output) => context.services.whole_text(output).await,
-        None => Ok(String::new()),
-    };
-    let text = match text {
-        Ok(text) => text,
-        Err(error) => {
-            // The stored answer of the child is lost. The run stops, so that nobody takes the
-            // preview for the whole.
-            context.services.tell_supervisor(SupervisorMsg::JournalFailed(error));
-            return until_cancelled(context).await;
-        }
-    };
-    let transcript = context.services.transcript(&child.agent);
-    let changed = outside::changed_under(context, &child.agent);
-    let mut result = serde_json::json!({
-        "status": status,
-        "agent": child.agent,
-        "error": &failure,
-        "text": shortened(&text),
-        "turns": child.turns,
-        "usage": child.usage,
-        "transcript": transcript,
-    });
-    if failure.is_some() {
-        result["result"] = child.outcome.word().into();
-        result["partial"] = (!text.is_empty()).into();
-    }
-    if !changed.is_empty() {
-        result["changed_since_you_read"] = changed.into();
-    }
-    let text = result.to_string();
-    Ok(if status == "completed" { ToolOutput::ok(text) } else { ToolOutput::error(text) })
-}
-
-/// Returns a text unchanged, or the beginning and the end of a text that is too long.
-fn shortened(text: &str) -> String {
-    let total = text.chars().count();
-    if total <= CHILD_TEXT_CHARS {
-        return text.to_owned();
-    }
-    let half = CHILD_TEXT_CHARS / 2;
-    let head: String = text.chars().take(half).collect();
-    let tail: String = text.chars().skip(total - half).collect();
-    format!("{head}\n... {} characters left out; see the transcript ...\n{tail}", total - 2 * half)
 }

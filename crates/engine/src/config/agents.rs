@@ -60,6 +60,7 @@ fn agent(
     };
     let permissions = Permissions { own_allow, own, ..permissions.clone() };
     warn_of_texts(setting, raw);
+    warn_of_background(setting, raw);
     warn_of_denied_tools(setting, entry, raw, &permissions);
     Some(AgentSpec {
         description: raw.description.clone().unwrap_or_default(),
@@ -359,6 +360,18 @@ fn names_a_tool(item: &Item<String>, rule: &Rule, list: RuleList, setting: Setti
 }
 
 /// Warns of texts of an agent that do not do what they seem to.
+/// Warns of an agent whose children could work in the background, if it has none.
+fn warn_of_background(setting: Setting<'_>, raw: &Agent) {
+    if let Some(at) = raw.background.at()
+        && *raw.background
+        && raw.sub_agents.is_empty()
+    {
+        let message = "`background` has no effect, because the agent has no children";
+        let help = "name those to which it may delegate in `sub_agents`";
+        setting.problems.warning("unused_key", &at.key, message, help);
+    }
+}
+
 fn warn_of_texts(setting: Setting<'_>, raw: &Agent) {
     let texts = [("instructions", &raw.instructions), ("description", &raw.description)];
     for (key, field) in texts {

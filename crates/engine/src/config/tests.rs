@@ -618,6 +618,15 @@ fn agents_and_tasks_that_are_not_whole() {
             ],
         ),
         (
+            "[agents.b]\ninstructions = 'x'\ntools = ['wait']\nbackground = true\n",
+            &[
+                "16:10 warning unused_key `wait` is listed, but no child of the agent works in the background \
+                 | set `background = true`, and name its children in `sub_agents`",
+                "17:1 warning unused_key `background` has no effect, because the agent has no children \
+                 | name those to which it may delegate in `sub_agents`",
+            ],
+        ),
+        (
             "[tasks.u]\n[tasks.v]\nagent = 'a'\nrun = 'x'\n[tasks.w]\nagent = 'a'\n",
             &[
                 "14:8 missing_field task `u` does nothing | add `agent` and `prompt`, `run`, or `approval`",

@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::id::{AgentId, CallKey, Name};
 use crate::policy::{RestartPolicy, RestartWindow};
 use crate::run_state::Reading;
-use crate::turn::{AgentRestarted, Outcome};
+use crate::turn::{AgentRestarted, AskedAgain, Outcome};
 
 /// Error of an agent whose actor was killed.
 const KILLED: &str = "it did not end in time and was killed";
@@ -251,9 +251,9 @@ impl Desk<'_, Agents> {
             Some(Stage::Idle) => self.fold(&agent),
             // These agents continue by themselves, or end.
             Some(Stage::Folding | Stage::Restarting | Stage::Killed | Stage::Ending) => {}
-            // A child mends its answer, or an attempt goes on without its agent: a check follows, or it is
+            // A child mends its answer or has another job, or an attempt goes on without its agent: a check follows, or it is
             // asked again.
-            None if self.children.is_to_mend(&agent) => self.post(Decision::MendAnswer(agent)),
+            None if self.children.begins_again(&agent) => self.post(Decision::BeginAgain(agent)),
             None => self.touch_task_of(&agent),
         }
     }
@@ -272,9 +272,8 @@ impl Desk<'_, Agents> {
         if self.pauses.is_interrupted() {
             return;
         }
-        if let Some((parent, call)) = parent.zip(call).filter(|_| is_background) {
-            let begun = Ok(ChildReply::Begun(id.clone()));
-            self.post(Decision::AnswerParent(parent, call, begun));
+        if is_background {
+            self.tell_begun(id);
         }
         if let Some(outcome) = self.sentence(id) {
             return self.end_agent(id, outcome);
@@ -284,6 +283,16 @@ impl Desk<'_, Agents> {
         self.post(Decision::LimitAgent(id.clone()));
         if self.state.agents().get(id).is_some_and(|agent| agent.check.is_some()) {
             self.post(Decision::LimitAttemptOf(id.clone()));
+        }
+    }
+
+    /// Tells a parent that a child has begun which works in the background.
+    fn tell_begun(&mut self, child: &AgentId) {
+        let status = self.state.agents().get(child);
+        let asked = status.and_then(|child| child.parent.clone().zip(child.call.clone()));
+        if let Some((parent, call)) = asked {
+            let begun = Ok(ChildReply::Begun(child.clone()));
+            self.post(Decision::AnswerParent(parent, call, begun));
         }
     }
 
@@ -317,8 +326,7 @@ impl Desk<'_, Agents> {
         let times = status.restarted.iter().map(|at| at.since(Reading::default()));
         if RestartWindow::after(times).admit(&policy, self.open_time()) {
             self.own().set_stage(id, Stage::Restarting);
-            let reason = error.to_owned();
-            let restarted = AgentRestarted { restart, reason, feedback: None };
+            let restarted = AgentRestarted::new(restart, error, None);
             return self.record(vec![Draft::agent(&task, id, restarted)]);
         }
         let message = match restart {
@@ -389,12 +397,15 @@ impl Desk<'_, Agents> {
     }
 
     /// Continues an agent that had ended, once the record of its round is durable.
-    pub(super) fn round_begins(&mut self, id: &AgentId) {
+    pub(super) fn round_begins(&mut self, id: &AgentId, asked: Option<&AskedAgain>) {
         self.have_begun_below(id);
         self.post(Decision::IsCounted(id.clone()));
         self.own().insert(id);
         if self.pauses.is_interrupted() {
             return;
+        }
+        if asked.is_some_and(|asked| asked.background) {
+            self.tell_begun(id);
         }
         if let Some(outcome) = self.sentence(id) {
             return self.end_agent(id, outcome);

@@ -11,15 +11,15 @@ use ahash::HashMap;
 
 use super::decision::{self, Decision};
 use super::desk::Desk;
-use super::request::{ChildLook, ChildReply, Refused, Reply, Seen};
+use super::request::{ChildLook, ChildReply, Delegation, Refused, Reply, Seen};
 use super::{Action, ChildResult, Facts};
 use crate::event::Draft;
 use crate::failure::{Failure, FailureKind};
-use crate::id::AgentId;
+use crate::id::{AgentId, Name};
 use crate::message::Json;
 use crate::run_state::{AgentStatus, Doing};
 use crate::spec::acceptance::RETRIES;
-use crate::turn::{AgentRestarted, Cause, Feedback, Outcome};
+use crate::turn::{AgentRestarted, AskedAgain, Cause, Feedback, Outcome};
 
 /// What is known of the answers of children that must fit a schema, once they have ended.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,8 @@ enum Answer {
     Compared,
     /// It does not fit, and the child mends it once it has a slot.
     IsMended(Failure),
+    /// It has another job, and begins once it has a slot.
+    Continues(Box<Delegation>),
     /// It fits.
     Fits,
     /// It does not fit, and the child may not mend it.
@@ -46,9 +48,9 @@ impl Children {
         self.answers.values().any(|answer| matches!(answer, Answer::Compared))
     }
 
-    /// Returns true if a child is to mend its answer.
-    pub(super) fn is_to_mend(&self, child: &AgentId) -> bool {
-        matches!(self.answers.get(child), Some(Answer::IsMended(_)))
+    /// Returns true if a child that has ended is to begin another round: it mends its answer, or has another job.
+    pub(super) fn begins_again(&self, child: &AgentId) -> bool {
+        matches!(self.answers.get(child), Some(Answer::IsMended(_) | Answer::Continues(_)))
     }
 }
 
@@ -97,7 +99,7 @@ impl Desk<'_, Children> {
                 Some(Answer::Fails(failure)) => {
                     Outcome::Failed { failure: failure.clone(), partial: Some(output) }
                 }
-                Some(Answer::Compared | Answer::IsMended(_)) => return None,
+                Some(Answer::Compared | Answer::IsMended(_) | Answer::Continues(_)) => return None,
                 // Nobody waits for it: an entry is made only while somebody does, and goes with them.
                 None if parent.is_none_or(|parent| self.agents.is_over(&parent)) => return None,
                 None => {
@@ -141,7 +143,7 @@ impl Desk<'_, Children> {
                 self.post(Decision::Release(child.clone()));
                 self.give_result(child);
             }
-            true if self.scarce.holds(child) => self.mend(child),
+            true if self.scarce.holds(child) => self.begin_again(child),
             true => self.post(Decision::ReturnTo(child.clone())),
         }
     }
@@ -187,24 +189,79 @@ impl Desk<'_, Children> {
         Seen::Working { agent: child.clone(), turn, doing, usage }
     }
 
-    /// Lets a child that has a slot mend its answer.
-    pub(super) fn mend(&mut self, child: &AgentId) {
-        let Some(Answer::IsMended(failure)) = self.children.answers.get(child) else { return };
-        let failure = failure.clone();
+    /// Takes up the wish of a parent that a child goes on which has ended.
+    pub(super) fn continued(&mut self, parent: &AgentId, job: Delegation) {
+        if self.pauses.is_interrupted() || self.agents.is_over(parent) {
+            return;
+        }
+        match self.may_continue(parent, &job) {
+            Err(reason) => {
+                let refused = Err(Refused(reason));
+                self.post(Decision::AnswerParent(parent.clone(), job.call, refused));
+            }
+            // The same call again, before its record is durable.
+            Ok(child) if self.children.begins_again(&child) => {}
+            Ok(child) => {
+                self.own().answers.insert(child.clone(), Answer::Continues(Box::new(job)));
+                self.post(Decision::ReturnTo(child));
+            }
+        }
+    }
+
+    /// Returns the child that goes on, or why it does not, in words for the model.
+    fn may_continue(&self, parent: &AgentId, job: &Delegation) -> Result<AgentId, String> {
+        let child = self.child_named(parent, job.continues.as_deref().unwrap_or_default())?;
+        let Some(status) = self.state.agents().get(&child) else {
+            return Err(format!("there is no @{child}"));
+        };
+        if status.definition.as_ref() != Some(&job.agent) {
+            let definition = status.definition.as_ref().map_or("command", Name::as_str);
+            return Err(format!("@{child} is a `{definition}`, and no `{}`", job.agent));
+        }
+        let is_other = match self.children.answers.get(&child) {
+            Some(Answer::Continues(begun)) => begun.call != job.call,
+            Some(Answer::Compared | Answer::IsMended(_)) => true,
+            Some(Answer::Fits | Answer::Fails(_)) | None => false,
+        };
+        if status.outcome.is_none() || !self.is_subtree_over(&child) || is_other {
+            return Err(format!("@{child} still works: wait until it has ended"));
+        }
+        if status.background && !status.is_told {
+            return Err(format!("the result of @{child} is about to come: read it first"));
+        }
+        let place = self.settings.plan.place(&status.task);
+        match place.and_then(|place| self.bound(place, 1)) {
+            Some(failure) => Err(failure.message),
+            None => Ok(child),
+        }
+    }
+
+    /// Lets a child that has a slot begin another round: it mends its answer, or has another job.
+    pub(super) fn begin_again(&mut self, child: &AgentId) {
+        let (cause, text, asked) = match self.children.answers.get(child) {
+            Some(Answer::IsMended(failure)) => {
+                let cause = match failure.kind {
+                    FailureKind::OutputFormat => Cause::Format,
+                    _ => Cause::Schema,
+                };
+                (cause, decision::ask_to_mend(failure), None)
+            }
+            Some(Answer::Continues(job)) => {
+                let asked = AskedAgain { call: job.call.clone(), background: job.background };
+                (Cause::Parent, job.prompt.clone(), Some(asked))
+            }
+            Some(Answer::Compared | Answer::Fits | Answer::Fails(_)) | None => return,
+        };
         let Some(status) = self.state.agents().get(child) else { return };
         let (task, restart, round) = (status.task.clone(), status.restarts, status.round);
-        let cause = match failure.kind {
-            FailureKind::OutputFormat => Cause::Format,
-            _ => Cause::Schema,
-        };
         self.own().answers.remove(child);
         self.post(Decision::BeginsSoonBelow(child.clone()));
         if let Some(place) = self.settings.plan.place(&task) {
             self.post(Decision::CountFromNow(place));
         }
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
-        let feedback = Some(Feedback { cause, text: decision::ask_to_mend(&failure) });
-        let restarted = AgentRestarted { restart, reason, feedback };
+        let feedback = Some(Feedback { cause, text });
+        let restarted = AgentRestarted { asked, ..AgentRestarted::new(restart, reason, feedback) };
         self.record(vec![Draft::agent(&task, child, restarted)]);
     }
 

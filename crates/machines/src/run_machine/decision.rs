@@ -208,8 +208,10 @@ decisions! { run:
     ReportEnd(result: Box<ChildResult>) => run.background().report(*result);
     /// An agent gets a message of the run.
     Inform(to: AgentId, about: About, text: String) => run.messages().inform(to, about, text);
-    /// A child that has a slot mends its answer.
-    MendAnswer(child: AgentId) => run.children().mend(&child);
+    /// A child that has ended goes on with another job.
+    ContinueChild(parent: AgentId, job: Box<Delegation>) => run.children().continued(&parent, *job);
+    /// A child that has a slot mends its answer, or goes on.
+    BeginAgain(child: AgentId) => run.children().begin_again(&child);
     /// The parent of a child needs its answer no longer.
     ForgetAnswer(child: AgentId) => run.children().forget(&child);
     /// A child of a task counts.

@@ -62,7 +62,6 @@ impl Reopening {
 
 fn restart(state: &RunState, id: &AgentId) -> Option<Draft> {
     let agent = state.agents().get(id)?;
-    let (restart, reason) = (agent.restarts + 1, RETRIED.to_owned());
-    let event = Event::from(AgentRestarted { restart, reason, feedback: None });
+    let event = Event::from(AgentRestarted::new(agent.restarts + 1, RETRIED, None));
     Some(Draft::agent(&agent.task, id, event))
 }

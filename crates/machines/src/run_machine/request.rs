@@ -140,6 +140,12 @@ pub struct Delegation {
     /// True if the parent does not wait for its result.
     #[serde(default)]
     pub background: bool,
+    /// The name by which the parent calls it.
+    #[serde(default)]
+    pub name: Option<Name>,
+    /// The child that has ended and goes on with this prompt, as the parent wrote it.
+    #[serde(default)]
+    pub continues: Option<String>,
 }
 
 /// A question for a person.

@@ -1264,6 +1264,8 @@ impl World {
                         timeout: None,
                         output_schema: wanted,
                         background: step == Step::Background(count),
+                        name: None,
+                        continues: None,
                     };
                     self.request(agent, delegation);
                 }

@@ -2,14 +2,14 @@
 //! answers.
 
 use super::{AgentStatus, RunState};
-use crate::event::Record;
+use crate::event::{Event, Record};
 use crate::id::{AgentId, Name};
 use crate::plan::TaskState;
-use crate::turn::{CheckPlace, Feedback};
+use crate::turn::{AgentRestarted, CheckPlace, Feedback};
 
 impl RunState {
     /// Opens the agent of a running attempt again, for the next round, the agent of a check whose answer
-    /// gave no verdict, or a child whose answer did not fit the schema that its parent wants.
+    /// gave no verdict, or a child whose answer did not fit the schema that its parent wants, or that gets another job.
     pub(super) fn begin_round(
         &mut self,
         record: &Record,
@@ -34,6 +34,12 @@ impl RunState {
         agent.apply(&record.event, record.into(), self.clock.reading());
         // A round is no crash.
         agent.restarted.pop();
+        if let Event::AgentRestarted(AgentRestarted { asked: Some(asked), .. }) = &record.event {
+            agent.call = Some(asked.call.clone());
+            (agent.background, agent.is_told) = (asked.background, false);
+            agent.wanted.iter_mut().for_each(|wanted| wanted.since = self.clock.reading());
+            self.by_call.insert(asked.call.clone(), id.clone());
+        }
         let task = agent.task.clone();
         self.for_each_ancestor(id, |agent| agent.open = agent.open.saturating_add(1));
         self.open_agents = self.open_agents.saturating_add(1);

@@ -20,6 +20,8 @@ pub enum Cause {
     Check,
     /// The condition of the loop did not hold.
     Until,
+    /// The parent of a child has another job for it.
+    Parent,
 }
 
 impl Cause {
@@ -31,6 +33,8 @@ impl Cause {
             Self::Schema => FailureKind::OutputSchema,
             Self::Check => FailureKind::CheckFailed,
             Self::Until => FailureKind::MaxIterations,
+            // No attempt begins by it.
+            Self::Parent => FailureKind::Internal,
         }
     }
 
@@ -42,6 +46,7 @@ impl Cause {
             Self::Schema => "the answer did not fit the schema",
             Self::Check => "a check failed",
             Self::Until => "`until` did not hold",
+            Self::Parent => "its parent has another job for it",
         }
     }
 }

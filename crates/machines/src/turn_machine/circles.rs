@@ -86,6 +86,8 @@ impl Machine {
     /// Takes in the reason for which a round begins.
     pub(super) fn note_refusal(&mut self, feedback: &Feedback) {
         let said = match feedback.cause {
+            // Another job is no refusal.
+            crate::turn::Cause::Parent => return,
             // Its text is the same in each round, and only the answer tells if anything moves.
             crate::turn::Cause::Until => &self.answer,
             crate::turn::Cause::Format | crate::turn::Cause::Schema | crate::turn::Cause::Check => {

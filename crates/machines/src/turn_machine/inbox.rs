@@ -328,9 +328,7 @@ mod tests {
                 run_by_others_incomplete,
             })
         };
-        let restarted = |feedback| {
-            Event::from(AgentRestarted { restart: 0, reason: "again".to_owned(), feedback })
-        };
+        let restarted = |feedback| Event::from(AgentRestarted::new(0, "again", feedback));
         match machine.next() {
             Step::CallModel { .. } if chance < 40 => {
                 ended(Outcome::Cancelled { reason: "enough".to_owned() })

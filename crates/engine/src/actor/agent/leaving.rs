@@ -3,7 +3,7 @@
 use ractor::ActorRef;
 
 use super::{Agent, State};
-use crate::actor::background;
+use crate::actor::children;
 use crate::actor::mail::AgentMsg;
 use crate::turn::Outcome;
 
@@ -26,7 +26,7 @@ impl Agent {
         state.asked_to_leave = answer;
         let context = self.context(state);
         self.start(myself, state, async move {
-            background::leave(&context).await;
+            children::leave(&context).await;
             Ok(Vec::new())
         });
     }

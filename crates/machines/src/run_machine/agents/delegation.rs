@@ -61,6 +61,9 @@ impl Desk<'_, Agents> {
                 (false, _) => self.post(Decision::GiveResult(child)),
             };
         }
+        if delegation.continues.is_some() {
+            return self.post(Decision::ContinueChild(parent, Box::new(delegation)));
+        }
         // What cleans up after a stop goes on as before.
         let is_ending = self.pauses.is_interrupted() || self.sentence(&parent).is_some();
         let place = self.settings.plan.place(&task);
@@ -73,7 +76,10 @@ impl Desk<'_, Agents> {
         if let Some(reason) = refusal.or_else(|| self.unaffordable(&parent, &delegation)) {
             return self.answer(&parent, &delegation.call, Err(Refused(reason)));
         }
-        let agent = self.next_child(&parent, &delegation.agent);
+        let agent = match &delegation.name {
+            Some(name) => self.named_child(&parent, name),
+            None => self.next_child(&parent, &delegation.agent),
+        };
         self.own().coming.insert(delegation.call.clone(), agent.clone());
         self.post(Decision::CountChild(place));
         let child = Child { agent, parent, task, delegation };
@@ -122,6 +128,18 @@ impl Desk<'_, Agents> {
             background,
         };
         self.record(vec![Draft::agent(&task, &id, spawned)]);
+    }
+
+    /// Returns the id of a new child that its parent calls so. A name is used once: a second child gets a number.
+    fn named_child(&self, parent: &AgentId, name: &Name) -> AgentId {
+        let is_taken =
+            |id: &AgentId| self.is_taken(id) || self.agents.coming.values().any(|it| it == id);
+        let mut ids = (2..).map(|number| parent.child(name, number));
+        let first = parent.named(name);
+        match is_taken(&first) {
+            true => ids.find(|id| !is_taken(id)).unwrap_or(first),
+            false => first,
+        }
     }
 
     /// Returns the id of a new child. The children of a parent are numbered by agent definition, in

@@ -187,7 +187,7 @@ impl Desk<'_, Attempts> {
         self.post(Decision::BeginsSoonBelow(main.clone()));
         let reason = format!("round {}: {}", round.saturating_add(1), cause.words());
         let feedback = Some(Feedback { cause, text });
-        let restarted = AgentRestarted { restart: restarts, reason, feedback };
+        let restarted = AgentRestarted::new(restarts, reason, feedback);
         let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, &main, restarted)]);
     }
@@ -241,7 +241,7 @@ impl Desk<'_, Attempts> {
         };
         let feedback = Some(Feedback { cause: Cause::Format, text: text.to_owned() });
         let reason = reason.to_owned();
-        let restarted = AgentRestarted { restart, reason, feedback };
+        let restarted = AgentRestarted::new(restart, reason, feedback);
         let task = self.name(place).clone();
         self.record(vec![Draft::agent(&task, judge, restarted)]);
     }

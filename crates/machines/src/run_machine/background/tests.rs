@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::*;
 use crate::event::Event;
 use crate::failure::{Failure, FailureKind};
-use crate::id::Name;
+use crate::id::{CallKey, Name, RunId};
 use crate::message::Usage;
 use crate::output::{Output, Stored};
 use crate::run_machine::testing::{Script, Step, World, name, task};
-use crate::run_machine::{CancelTarget, ChildLook, Finish, Request, Seen, Wish};
+use crate::run_machine::{CancelTarget, ChildLook, Delegation, Finish, Request, Seen, Wish};
 use crate::run_state::RunPhase;
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 
@@ -229,6 +229,78 @@ fn a_child_is_looked_at_and_stopped_by_its_parent_alone() {
     assert_eq!(told(&world), ["boss <- boss/helper-1"]);
     ask(&mut world, "boss", look("helper-1"));
     assert!(matches!(&replies(&mut world)[..], [Reply::Look(Ok(Seen::Ended(_)))]));
+}
+
+#[test]
+fn a_child_that_has_ended_goes_on_with_another_job_under_its_name() {
+    fn script(_: &World, id: &AgentId) -> Vec<Step> {
+        match id.as_str() {
+            "boss" => vec![Step::Background(1), Step::Hang],
+            _ => vec![Step::Answer, Step::Answer],
+        }
+    }
+    let job = |call: u32, agent: &str, continues: Option<&str>, called: Option<&str>| {
+        Wish::Child(Delegation {
+            depth: 1,
+            call: CallKey::derive(
+                RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id"),
+                &id("boss"),
+                call,
+                0,
+                "delegate",
+                "{}",
+            ),
+            agent: name(agent),
+            prompt: "and this".to_owned(),
+            timeout: None,
+            output_schema: None,
+            budget: None,
+            background: true,
+            name: called.map(name),
+            continues: continues.map(str::to_owned),
+        })
+    };
+    let begun = |world: &World| {
+        let spawned = world.state.agents().keys().map(ToString::to_string);
+        spawned.filter(|id| id.contains('/')).collect::<Vec<_>>()
+    };
+    let child = id("boss/helper-1");
+    let mut world = world(vec![task("boss", &[])], 4, script, 1);
+    world.settle();
+    assert_eq!(told(&world), ["boss <- boss/helper-1"]);
+    for (agent, continues, reason) in [
+        ("helper", "helper-9", "you have started no `helper-9`; you started @boss/helper-1"),
+        ("worker", "helper-1", "@boss/helper-1 is a `helper`, and no `worker`"),
+    ] {
+        ask(&mut world, "boss", job(7, agent, Some(continues), None));
+        let refused = |action| match action {
+            crate::run_machine::Action::Reply {
+                reply: Reply::Child(Err(Refused(why))), ..
+            } => Some(why),
+            _ => None,
+        };
+        let actions = std::iter::from_fn(|| world.machine.next_action());
+        assert_eq!(actions.filter_map(refused).collect::<Vec<_>>(), [reason]);
+    }
+    // Asked twice under one key, as after a crash, it goes on once.
+    for _ in 0..2 {
+        ask(&mut world, "boss", job(8, "helper", Some("@boss/helper-1"), None));
+    }
+    world.settle_actions();
+    world.settle();
+    let status = &world.state.agents()[&child];
+    assert_eq!((status.round, status.is_told), (2, true), "{}", world.story());
+    assert_eq!(told(&world), ["boss <- boss/helper-1", "boss <- boss/helper-1"]);
+    world.kill_process();
+    world.settle();
+    assert_eq!(told(&world).len(), 2, "nothing is told again");
+    // A name is used once.
+    for call in [9, 10] {
+        ask(&mut world, "boss", job(call, "helper", None, Some("scout")));
+        world.settle_actions();
+        world.settle();
+    }
+    assert_eq!(begun(&world), ["boss/helper-1", "boss/scout", "boss/scout-2"]);
 }
 
 #[test]
