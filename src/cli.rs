@@ -59,7 +59,6 @@ mod tail;
 mod threads;
 mod times;
 mod trust;
-mod typed;
 mod version;
 mod why;
 

@@ -7,10 +7,9 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 
-use super::rows::rows as to_rows;
+use super::rows::rows;
 use super::screen::Screen;
 use super::stream::Stream;
-use super::typed::{Key, Typed};
 use crate::id::AgentId;
 use crate::model::BoxFuture;
 use crate::person::{Asker, Consent, Question};
@@ -44,23 +43,17 @@ pub(super) fn has_terminal() -> bool {
 /// lines must be safe to show.
 pub(super) fn confirm(lines: &[String], asked: &str) -> bool {
     let (width, _) = size();
-    let rows = to_rows(lines, width);
+    let rows = rows(lines, width);
     let Ok((never, _open)) = io::pipe() else { return false };
     let mut shown = 0;
     loop {
-        let to = page_end(&rows, shown, BELOW_PAGE);
-        rows[shown..to].iter().for_each(|row| print(&format!("{row}\n")));
-        shown = to;
+        shown = page(&rows, shown, BELOW_PAGE);
         let is_whole = shown == rows.len();
         let choices = match is_whole {
             true => format!("{asked} [y yes, n no; enter asks again] "),
             false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
         };
-        let line = forget_typed().and_then(|()| {
-            print(&choices);
-            line_or_end(&never)
-        });
-        match line.map(|line| Answer::read(&line)) {
+        match prompt(&choices).and_then(|()| line_or_end(&never)).map(|line| Answer::read(&line)) {
             None | Some(Answer::No) => return false,
             Some(Answer::Yes) if is_whole => return true,
             Some(_) => {}
@@ -116,26 +109,21 @@ pub(super) async fn said(
 ) -> Option<(Answer, String)> {
     let mut open = OpenQuestion::new(screen);
     let (width, _) = size();
-    let rows = to_rows(lines, width);
+    let rows = rows(lines, width);
     let mut shown = 0;
     loop {
-        let to = page_end(&rows, shown, below(choices, width));
-        screen.tell(&rows[shown..to]);
-        shown = to;
+        shown = page(&rows, shown, below(choices, width));
         let is_whole = shown == rows.len();
         let asked = match is_whole {
             true => choices.to_owned(),
             false => format!("line {shown} of {}: enter for more, n no ", rows.len()),
         };
         open.is_answered = false;
-        let line = read_line(screen, &asked).await?;
+        let line = read_line(&asked).await?;
         open.is_answered = true;
         match (Answer::read(&line), why) {
             (Answer::No, _) => return Some((Answer::No, line)),
-            (Answer::Why, Some(why)) => {
-                let lines: Vec<_> = why.lines().map(str::to_owned).collect();
-                screen.tell(&to_rows(&lines, width));
-            }
+            (Answer::Why, Some(why)) => print(&format!("{why}\n")),
             (answer @ (Answer::Yes | Answer::Always | Answer::Rule | Answer::Tool), _)
                 if is_whole && takes(answer) =>
             {
@@ -180,7 +168,7 @@ fn size() -> (usize, usize) {
 /// Returns the rows that a page leaves free for the choices, which name a rule of any length: the
 /// beginning of the page must not scroll out of sight.
 fn below(choices: &str, width: usize) -> usize {
-    to_rows(&[choices.to_owned()], width).len().max(BELOW_PAGE - 1) + 1
+    rows(&[choices.to_owned()], width).len().max(BELOW_PAGE - 1) + 1
 }
 
 /// Marks an agent as waiting for the person until it is dropped.
@@ -216,10 +204,13 @@ impl<'a> OpenQuestion<'a> {
     }
 }
 
-/// Returns the end of the page that begins with the row `from`: as many rows as fit above `below` rows.
-fn page_end(rows: &[String], from: usize, below: usize) -> usize {
+/// Prints the rows from `from` on, as many as fit above `below` rows. Returns the number of rows
+/// shown so far.
+fn page(rows: &[String], from: usize, below: usize) -> usize {
     let (_, height) = size();
-    rows.len().min(from + height.saturating_sub(below).max(1))
+    let to = rows.len().min(from + height.saturating_sub(below).max(1));
+    rows[from..to].iter().for_each(|row| print(&format!("{row}\n")));
+    to
 }
 
 fn print(text: &str) {
@@ -227,17 +218,20 @@ fn print(text: &str) {
     let _ = Stream::Err.print(text);
 }
 
-/// Drops what was typed so far: it is no answer to a question that stands only now, and one that comes as soon as it
-/// stands counts. Returns `None` where typed text cannot be dropped: then nobody answers.
-fn forget_typed() -> Option<()> {
-    tcflush(io::stdin(), QueueSelector::IFlush).ok()
+/// Shows what may be typed. What was typed before is no answer to it and is dropped first: an answer
+/// that comes as soon as the question stands counts. Returns `None` where typed text cannot be
+/// dropped: then nobody answers.
+fn prompt(choices: &str) -> Option<()> {
+    let forgotten = tcflush(io::stdin(), QueueSelector::IFlush).ok();
+    print(choices);
+    forgotten
 }
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             // The question went away, and what follows begins a line of its own.
-            self.screen.leave_line();
+            print("\n");
         }
         self.screen.end_question();
     }
@@ -245,41 +239,15 @@ impl Drop for OpenQuestion<'_> {
 
 /// Shows what may be typed and reads a line; `None` at the end of the input. Dropping the future
 /// leaves nothing behind that could read a later answer.
-async fn read_line(screen: &Screen, choices: &str) -> Option<String> {
-    let forgotten = forget_typed();
-    screen.prompt(choices);
-    forgotten?;
+async fn read_line(choices: &str) -> Option<String> {
+    prompt(choices)?;
     // The writer is dropped with the future, which wakes the reading thread.
-    let (mut dropped, _waiting) = io::pipe().ok()?;
-    let mut typed = Typed::default();
-    loop {
-        let read = move || {
-            let bytes = bytes_or_end(&dropped);
-            (dropped, bytes)
-        };
-        let (pipe, bytes) = tokio::task::spawn_blocking(read).await.ok()?;
-        dropped = pipe;
-        // What follows a line is no answer to the next question.
-        for byte in bytes? {
-            let key = typed.take(byte);
-            screen.echo(&key);
-            match key {
-                Key::Enter => return Some(typed.line()),
-                Key::End => return None,
-                Key::Nothing | Key::Added(_) | Key::Erased(_) => {}
-            }
-        }
-    }
+    let (dropped, _waiting) = io::pipe().ok()?;
+    tokio::task::spawn_blocking(move || line_or_end(&dropped)).await.ok().flatten()
 }
 
 /// Blocks until a line is typed, or until the writer of `dropped` is gone.
 fn line_or_end(dropped: &PipeReader) -> Option<String> {
-    // A terminal becomes readable when a line is complete, and gives one line at a time.
-    bytes_or_end(dropped).map(|line| String::from_utf8_lossy(&line).into_owned())
-}
-
-/// Blocks until the terminal gives what was typed, or until the writer of `dropped` is gone.
-fn bytes_or_end(dropped: &PipeReader) -> Option<Vec<u8>> {
     let stdin = io::stdin();
     let mut ends = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(dropped, PollFlags::IN)];
     loop {
@@ -290,7 +258,8 @@ fn bytes_or_end(dropped: &PipeReader) -> Option<Vec<u8>> {
             Ok(_) => break,
         }
     }
-    let mut bytes = [0; LINE];
-    let length = rustix::io::read(&stdin, &mut bytes[..]).ok().filter(|length| *length > 0)?;
-    Some(bytes[..length].to_vec())
+    // A terminal becomes readable when a line is complete, and gives one line at a time.
+    let mut line = [0; LINE];
+    let length = rustix::io::read(&stdin, &mut line[..]).ok().filter(|length| *length > 0)?;
+    Some(String::from_utf8_lossy(&line[..length]).into_owned())
 }

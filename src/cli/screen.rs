@@ -2,21 +2,15 @@
 //! the person.
 //!
 //! Owns stderr while a run works, so that the three do not overwrite each other: lines go above the
-//! area, and both above a question that is open. Where no area is drawn, or a question leaves no row, lines wait for its
-//! end.
-
-mod asking;
-mod block;
+//! area, and wait while a question is open.
 
 use std::io;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
-use rustix::termios::LocalModes;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
-use self::asking::{draw, set_modes};
-use self::block::Block;
 use super::rows::folded;
 use super::stream::{self, Drawn, Stream};
 use crate::id::AgentId;
@@ -42,8 +36,6 @@ struct State {
     held: Vec<String>,
     /// True while a question is on the screen.
     is_asking: bool,
-    /// Where it stands, if lines can be printed above it.
-    block: Option<Block>,
 }
 
 impl Screen {
@@ -91,32 +83,23 @@ impl Screen {
         self.area.as_ref().and_then(|_| Stream::Err.width())
     }
 
-    /// Returns the width of the terminal, and its height without the rows of an open question; `None` if no status area
-    /// is drawn.
+    /// Returns the width and the height of the terminal; `None` if no status area is drawn.
     pub(super) fn size(&self) -> Option<(usize, usize)> {
         let (_, height) = self.area.as_ref().and_then(|_| Stream::Err.size())?;
-        let left = self.state.lock().block.as_ref().map(Block::left);
-        Some((self.width()?, left.unwrap_or(height)))
+        Some((self.width()?, height))
     }
 
-    /// Prints a line above the status area and an open question.
+    /// Prints a line above the status area.
     ///
     /// # Errors
     /// Returns an error if stderr cannot be written.
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
         let mut state = self.state.lock();
-        if !state.is_asking {
-            return self.print(text);
+        if state.is_asking {
+            state.held.push(text.to_owned());
+            return Ok(());
         }
-        let has_held = !state.held.is_empty();
-        let block = state.block.as_mut().filter(|block| block.fits(Stream::Err.size()));
-        match block.filter(|block| block.takes_lines() && !has_held) {
-            Some(block) => {
-                folded(text, Stream::Err).split('\n').for_each(|row| draw(&block.print(row)));
-            }
-            None => state.held.push(text.to_owned()),
-        }
-        Ok(())
+        self.print(text)
     }
 
     fn print(&self, text: &str) -> io::Result<()> {
@@ -129,18 +112,8 @@ impl Screen {
 
     /// Shows these lines as the status area.
     pub(super) fn show(&self, lines: &[String]) {
-        let mut state = self.state.lock();
-        match (&self.area, state.is_asking) {
-            (Some(area), false) => {
-                area.set_message(printable::block(&lines.join("\n")).into_owned());
-            }
-            (Some(_), true) => {
-                let block = state.block.as_mut();
-                if let Some(block) = block.filter(|block| block.fits(Stream::Err.size())) {
-                    draw(&block.show(lines));
-                }
-            }
-            (None, _) => {}
+        if let Some(area) = self.area.as_ref().filter(|_| !self.state.lock().is_asking) {
+            area.set_message(printable::block(&lines.join("\n")).into_owned());
         }
     }
 
@@ -167,12 +140,33 @@ impl Screen {
         self.turn.lock().await
     }
 
+    /// Clears the screen for a question: the area is hidden and lines wait.
+    pub(super) fn begin_question(&self) {
+        self.state.lock().is_asking = true;
+        if let Some(area) = &self.area {
+            area.set_message("");
+            area.tick();
+        }
+    }
+
+    /// Prints the lines that have waited for the end of the question.
+    pub(super) fn end_question(&self) {
+        let held = {
+            let mut state = self.state.lock();
+            state.is_asking = false;
+            std::mem::take(&mut state.held)
+        };
+        for line in held {
+            // A stderr that is closed is no error: the run goes on.
+            let _ = self.print(&line);
+        }
+    }
+
     /// Removes the status area.
     pub(super) fn clear(&self) {
         if let Some(area) = &self.area {
             area.finish_and_clear();
-            // A question may still be open when the program ends at once.
-            set_modes(LocalModes::ECHOCTL | LocalModes::ICANON | LocalModes::ECHO, true);
+            echo_controls(true);
         }
         stream::draws_no_more();
     }
@@ -185,7 +179,17 @@ impl Drawn for Screen {
 }
 
 /// Makes the terminal echo control characters such as Ctrl-C as `^C`, or not. Does nothing without
-/// a terminal; one that refuses shows `^C`, which is no more than unsightly.
+/// a terminal.
 fn echo_controls(on: bool) {
-    set_modes(LocalModes::ECHOCTL, on);
+    let stdin = io::stdin();
+    // A process in the background that changes the settings is stopped by the system.
+    let is_in_front = tcgetpgrp(&stdin).is_ok_and(|front| front == rustix::process::getpgrp());
+    if !is_in_front {
+        return;
+    }
+    if let Ok(mut settings) = tcgetattr(&stdin) {
+        settings.local_modes.set(LocalModes::ECHOCTL, on);
+        // A terminal that refuses shows `^C`, which is no more than unsightly.
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &settings);
+    }
 }

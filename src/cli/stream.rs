@@ -1,5 +1,5 @@
 //! Writes to stdout and stderr, for the whole command line: nothing is printed that could steer a
-//! terminal, except the colours that this program makes itself, and its moves of the cursor while a question is open.
+//! terminal, except the colours that this program makes itself.
 //!
 //! The only code that writes to the two streams, so that no verb can forget it. What a person reads
 //! passes [`printable::block`]; JSON passes [`printable::json`], which keeps its values.
@@ -79,14 +79,6 @@ impl Stream {
         self.write(printable::json(text).as_bytes())
     }
 
-    /// Prints a text with moves of the cursor, at once.
-    ///
-    /// # Errors
-    /// Returns an error if the stream cannot be written.
-    pub(super) fn sketch(self, sketch: &Sketch) -> io::Result<()> {
-        self.write(sketch.0.as_bytes())
-    }
-
     fn write(self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Out => {
@@ -95,30 +87,6 @@ impl Stream {
             }
             Self::Err => io::stderr().lock().write_all(bytes),
         }
-    }
-}
-
-/// A text with moves of the cursor, which this program alone puts into it.
-#[derive(Debug, Default)]
-pub(super) struct Sketch(String);
-
-impl Sketch {
-    /// Adds codes of the terminal. They must not hold a text of anybody else.
-    pub(super) fn steer(mut self, codes: &str) -> Self {
-        self.0.push_str(codes);
-        self
-    }
-
-    /// Adds a text for people.
-    pub(super) fn text(mut self, text: &str) -> Self {
-        self.0.push_str(&shown(text));
-        self
-    }
-
-    /// Returns what is printed.
-    #[cfg(test)]
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
     }
 }
 

@@ -440,7 +440,7 @@ fn one_file_writes_to_the_terminal() {
 
 #[test]
 fn one_door_leads_to_stderr_while_an_area_is_drawn() {
-    // The door itself, the area, and the question that is asked before a run begins.
+    // The door itself, the area, and the question for which the area is hidden.
     let doors = ["cli/stream.rs", "cli/screen.rs", "cli/ask.rs"];
     // The area, and bars that are drawn while no run works.
     let painters = ["cli/screen.rs", "cli/paint.rs"];
