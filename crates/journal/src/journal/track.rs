@@ -23,7 +23,7 @@ pub struct Tracker {
     state: RunState,
     open: BTreeMap<AgentId, Track>,
     /// The agents of tasks that have ended and whose conversation can continue, or whose attempt has
-    /// not ended.
+    /// not ended, and their children that may begin another round.
     ended: BTreeMap<AgentId, Track>,
 }
 
@@ -84,9 +84,12 @@ impl Tracker {
             match &record.event {
                 Event::AgentEnded(_) => {
                     let agent = self.state.agents().get(id);
-                    let is_main = agent.is_some_and(|agent| agent.parent.is_none());
                     // A further round may follow any answer, until the attempt ends.
-                    let mut track = self.open.remove(id).filter(|_| is_main);
+                    let may_go_on = agent.is_some_and(|agent| {
+                        let has_form = agent.wanted.as_ref().is_some_and(|it| it.schema.is_some());
+                        agent.parent.is_none() || agent.may_go_on || has_form
+                    });
+                    let mut track = self.open.remove(id).filter(|_| may_go_on);
                     if let Some(track) = &mut track
                         && track.batches.last() != Some(&place)
                     {
@@ -125,6 +128,11 @@ impl Tracker {
     fn forget_agent_of(&mut self, task: &Name) {
         let task = self.state.task(task).filter(|task| task.state != TaskState::Running);
         let Some(id) = task.and_then(|task| task.agent.as_ref()) else { return };
+        let below = self.ended.range(AgentId::from_text(&format!("{id}/"))..);
+        let below = below.map(|(child, _)| child).take_while(|child| child.is_within(id));
+        for child in below.cloned().collect::<Vec<_>>() {
+            self.ended.remove(&child);
+        }
         let outcome = self.state.agents().get(id).and_then(|agent| agent.outcome.as_ref());
         if outcome.is_some_and(|outcome| !outcome.can_continue()) {
             self.ended.remove(id);

@@ -212,11 +212,11 @@ impl Facts {
     }
 
     /// Returns true if an agent waits for children that are at work or wait for a slot.
-    fn waits_for_children(&self, id: &AgentId) -> bool {
+    pub(super) fn waits_for_children(&self, id: &AgentId) -> bool {
         let children = self.state.agents().get(id).map(|agent| agent.children.as_slice());
         let is_awaited = |child: &AgentId| {
             let status = self.state.agents().get(child);
-            self.agents.is_open(child) && status.is_some_and(|status| !status.background)
+            status.is_some_and(|status| !status.background && status.open > 0)
         };
         // One that comes is waited for in any case: until it has begun.
         let comes = |child: &AgentId| {

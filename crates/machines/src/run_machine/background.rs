@@ -5,6 +5,7 @@
 //! answer while children still work is told of them once; when it answers again they are stopped.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ahash::{HashMap, HashSet};
 use serde_json::json;
@@ -40,6 +41,18 @@ pub(super) struct Background {
 struct Waiting {
     children: Vec<AgentId>,
     all: bool,
+    /// When its time is over.
+    until: Duration,
+    /// True if its time is over. The agent may ask again, if it got no reply: one that rested gets up first.
+    is_late: bool,
+}
+
+impl Background {
+    /// Returns true if an agent waits for children.
+    pub(super) fn waits(&self, agent: &AgentId) -> bool {
+        let waits = self.waits.get(agent);
+        waits.is_some_and(|waits| waits.values().any(|waiting| !waiting.is_late))
+    }
 }
 
 impl Facts {
@@ -99,7 +112,12 @@ impl Facts {
             |message: &MessageSent| !matches!(&message.about, Some(About::ChildEnded { .. }));
         let mail = self.state.messages().waiting_for(agent).any(is_of_others);
         let is_over = working.is_empty() || (!waiting.all && !ended.is_empty()) || mail;
-        is_over.then_some(Waited { ended, working, mail, late: false })
+        (is_over || waiting.is_late).then_some(Waited {
+            ended,
+            working,
+            mail,
+            late: waiting.is_late && !is_over,
+        })
     }
 
     /// Returns the children for which an agent wants to wait.
@@ -151,27 +169,40 @@ impl Desk<'_, Background> {
         if self.pauses.is_interrupted() || self.agents.is_over(&agent) {
             return;
         }
-        let waiting = match self.wait_of(&agent, &wait.names) {
-            Ok(children) => Waiting { children, all: wait.all },
+        let known = self.background.waits.get(&agent).and_then(|waits| waits.get(&id)).cloned();
+        let waiting = match known.map_or_else(|| self.begin_wait(&agent, &wait), Ok) {
+            Ok(waiting) => waiting,
             Err(reason) => return self.reply(agent, &id, Reply::Wait(Err(Refused(reason)))),
         };
         if let Some(come) = self.come_of(&agent, &waiting) {
             return self.reply(agent, &id, Reply::Wait(Ok(come)));
         }
         self.post(Decision::Release(agent.clone()));
-        let at = self.now.since.saturating_add(wait.timeout);
-        self.post(Decision::SetTimer(at, Timer::Wait(agent.clone(), id.clone())));
-        self.own().waits.entry(agent).or_default().insert(id, waiting);
+        self.post(Decision::SetTimer(waiting.until, Timer::Wait(agent.clone(), id.clone())));
+        let waits = self.own().waits.entry(agent).or_default();
+        // Those of earlier turns have their replies.
+        waits.retain(|its, waiting| *its == id || !waiting.is_late);
+        waits.insert(id, waiting);
+    }
+
+    fn begin_wait(&self, agent: &AgentId, wait: &ChildWait) -> Result<Waiting, String> {
+        let children = self.wait_of(agent, &wait.names)?;
+        let until = self.now.since.saturating_add(wait.timeout);
+        Ok(Waiting { children, all: wait.all, until, is_late: false })
     }
 
     /// Handles that the time of a wait is over.
     pub(super) fn wait_is_over(&mut self, agent: &AgentId, id: &str) {
-        let Some(waiting) = self.own().waits.get_mut(agent).and_then(|all| all.remove(id)) else {
+        let waiting = self.own().waits.get_mut(agent).and_then(|waits| waits.get_mut(id));
+        let Some(waiting) = waiting.map(|waiting| {
+            waiting.is_late = true;
+            waiting.clone()
+        }) else {
             return;
         };
-        let (ended, working) = waiting.children.into_iter().partition(|child| self.is_told(child));
-        let waited = Waited { ended, working, mail: false, late: true };
-        self.end_wait(agent, id, waited);
+        if let Some(waited) = self.come_of(agent, &waiting) {
+            self.end_wait(agent, id, waited);
+        }
     }
 
     fn end_wait(&mut self, agent: &AgentId, id: &str, waited: Waited) {
@@ -196,6 +227,7 @@ impl Desk<'_, Background> {
         let Some(waits) = self.background.waits.get(agent) else { return };
         let come: Vec<_> = waits
             .iter()
+            .filter(|(_, waiting)| !waiting.is_late)
             .filter_map(|(id, waiting)| Some((id.clone(), self.come_of(agent, waiting)?)))
             .collect();
         for (id, waited) in come {
@@ -207,7 +239,13 @@ impl Desk<'_, Background> {
 
     /// Handles the wish of an agent that a child ends.
     pub(super) fn stopped(&mut self, agent: AgentId, id: &str, stop: &ChildStop) {
-        let child = self.child_named(&agent, &stop.name);
+        let child = self.child_named(&agent, &stop.name).and_then(|child| {
+            match (self.is_subtree_over(&child), self.is_final(&child)) {
+                (false, _) => Ok(child),
+                (true, true) => Err(format!("@{child} has ended")),
+                (true, false) => Err(format!("@{child} is between two answers: try it again")),
+            }
+        });
         if let Ok(child) = &child {
             let reason = format!("stopped by @{agent}: {}", stop.reason);
             self.post(Decision::EndAgent(child.clone(), Outcome::Cancelled { reason }));
@@ -230,8 +268,7 @@ impl Desk<'_, Background> {
             self.own().leaving.remove(&agent);
             return self.reply(agent, &id, Reply::Leave(()));
         }
-        let working: Vec<_> =
-            untold.into_iter().filter(|child| !self.is_subtree_over(child)).collect();
+        let working: Vec<_> = untold.into_iter().filter(|child| !self.is_final(child)).collect();
         if !working.is_empty() && self.own().telling.insert(agent.clone()) {
             let text = self.text_of_working(&working);
             self.post(Decision::Inform(agent.clone(), About::ChildrenAtWork, text));

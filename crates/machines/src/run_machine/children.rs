@@ -79,6 +79,13 @@ impl Facts {
         Some(self.limit_of_child(id)?.saturating_sub(taken))
     }
 
+    /// Returns true if a child has ended, with all that worked for it, and begins no other round by itself.
+    pub(super) fn is_final(&self, child: &AgentId) -> bool {
+        let answer = self.children.answers.get(child);
+        let is_open = matches!(answer, Some(Answer::Compared)) || self.children.begins_again(child);
+        self.is_subtree_over(child) && !is_open
+    }
+
     fn is_late(&self, id: &AgentId) -> bool {
         self.time_of_child(id) == Some(Duration::ZERO)
     }
@@ -111,9 +118,7 @@ impl Desk<'_, Children> {
             },
             (outcome, _) => outcome,
         };
-        let turns = self.state.agents().get(child).map_or(0, |status| status.turn);
-        let usage = self.state.inclusive(child).usage;
-        Some(ChildResult { agent: child.clone(), outcome, turns, usage })
+        Some(self.result(child, outcome))
     }
 
     /// Handles the comparison of a child's answer with its schema.
@@ -178,15 +183,33 @@ impl Desk<'_, Children> {
         self.reply(from, id, Reply::Look(seen.map_err(Refused)));
     }
 
-    fn see(&mut self, child: &AgentId) -> Seen {
-        if let Some(result) = self.result_of(child) {
-            return Seen::Ended(result);
-        }
+    fn see(&self, child: &AgentId) -> Seen {
         let status = self.state.agents().get(child);
-        let (turn, doing) =
-            status.map_or((0, Doing::Starting), |status| (status.turn, status.doing.clone()));
+        let ended = status.and_then(|status| status.outcome.clone());
+        let is_told = status.is_some_and(|status| status.is_told || !status.background);
+        match ended.filter(|_| is_told && self.is_final(child)) {
+            Some(outcome) => {
+                let outcome = match (self.children.answers.get(child), outcome) {
+                    (Some(Answer::Fails(failure)), Outcome::Completed { output }) => {
+                        Outcome::Failed { failure: failure.clone(), partial: Some(output) }
+                    }
+                    (_, outcome) => outcome,
+                };
+                Seen::Ended(self.result(child, outcome))
+            }
+            None => {
+                let (turn, doing) = status
+                    .map_or((0, Doing::Starting), |status| (status.turn, status.doing.clone()));
+                let usage = self.state.inclusive(child).usage;
+                Seen::Working { agent: child.clone(), turn, doing, usage }
+            }
+        }
+    }
+
+    fn result(&self, child: &AgentId, outcome: Outcome) -> ChildResult {
+        let turns = self.state.agents().get(child).map_or(0, |status| status.turn);
         let usage = self.state.inclusive(child).usage;
-        Seen::Working { agent: child.clone(), turn, doing, usage }
+        ChildResult { agent: child.clone(), outcome, turns, usage }
     }
 
     /// Takes up the wish of a parent that a child goes on which has ended.
@@ -225,6 +248,9 @@ impl Desk<'_, Children> {
         };
         if status.outcome.is_none() || !self.is_subtree_over(&child) || is_other {
             return Err(format!("@{child} still works: wait until it has ended"));
+        }
+        if !status.may_go_on {
+            return Err(format!("@{child} did not begin in the background"));
         }
         if status.background && !status.is_told {
             return Err(format!("the result of @{child} is about to come: read it first"));

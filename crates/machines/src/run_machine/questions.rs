@@ -114,9 +114,9 @@ impl Facts {
     }
 
     fn may_ask_for_slot(&self, id: &AgentId) -> bool {
-        let waits_alone = self.state.agents().get(id).is_some_and(|agent| agent.open == 1);
+        let waits_for_others = self.waits_for_children(id) || self.background.waits(id);
         let waits = self.has_open_question(id) || self.waits_for_money(id);
-        self.agents.is_live(id) && waits_alone && !waits
+        self.agents.is_live(id) && !waits_for_others && !waits
     }
 }
 

@@ -52,6 +52,9 @@ pub struct AgentStatus {
     /// True if its parent does not wait for it.
     #[serde(default)]
     pub background: bool,
+    /// True if it began in the background: its parent may let it go on after its end.
+    #[serde(default)]
+    pub may_go_on: bool,
     /// True if the message with its result is durable, if it works in the background.
     #[serde(default)]
     pub is_told: bool,
@@ -177,6 +180,7 @@ impl AgentStatus {
             call: spawned.call.clone(),
             depth: spawned.depth,
             background: spawned.background,
+            may_go_on: spawned.background,
             is_told: false,
             knows_of_children: false,
             check: spawned.check,

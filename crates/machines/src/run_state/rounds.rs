@@ -40,10 +40,19 @@ impl RunState {
             agent.wanted.iter_mut().for_each(|wanted| wanted.since = self.clock.reading());
             self.by_call.insert(asked.call.clone(), id.clone());
         }
+        // The last round ended with those that worked in the background.
+        let (children, parent) = (agent.children.clone(), agent.parent.clone());
+        let is_background = agent.background;
         let task = agent.task.clone();
         self.for_each_ancestor(id, |agent| agent.open = agent.open.saturating_add(1));
         self.open_agents = self.open_agents.saturating_add(1);
         self.descendants += usize::from(self.is_unasked(&task));
+        for child in children {
+            self.agents.get_mut(&child).into_iter().for_each(|child| child.is_told = true);
+        }
+        if let Some(parent) = parent.and_then(|parent| self.agents.get_mut(&parent)) {
+            parent.knows_of_children &= !is_background;
+        }
         Ok(())
     }
 

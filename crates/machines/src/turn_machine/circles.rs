@@ -63,11 +63,12 @@ impl Machine {
         if calls.iter().filter_map(|call| call.facts.as_ref()).any(|facts| facts.by_person) {
             return self.loops.person_spoke();
         }
-        // To make room in the context is neither work nor a circle, however often it happens.
-        let makes_room = |state: &&CallState| {
-            matches!(state.callee.call(), Some(OwnCall::Compact(_) | OwnCall::Snip(_)))
+        // To make room in the context, or to wait for others, is neither work nor a circle, however often it happens.
+        let is_passed_over = |state: &&CallState| {
+            let own = state.callee.call();
+            matches!(own, Some(OwnCall::Compact(_) | OwnCall::Snip(_) | OwnCall::Wait(_)))
         };
-        let ended = calls.iter().filter(|state| !makes_room(state)).filter_map(|state| {
+        let ended = calls.iter().filter(|state| !is_passed_over(state)).filter_map(|state| {
             let Facts { prints, is_error, .. } = *state.facts.as_ref()?;
             let effect = state.intended.as_ref().map(|(_, effect)| *effect);
             let change = state.started.as_ref().and_then(|started| started.change.as_ref());

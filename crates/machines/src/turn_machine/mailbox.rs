@@ -85,6 +85,8 @@ impl Mail {
 pub(super) struct Delivery {
     agents: bool,
     people: bool,
+    /// True if one of them is about children.
+    children: bool,
 }
 
 /// The messages that wait.
@@ -123,6 +125,7 @@ impl Mailbox {
         for message in self.waiting.iter().filter(|message| ids.contains(&message.id)) {
             delivery.people |= message.from.is_person();
             delivery.agents |= !message.from.is_person();
+            delivery.children |= message.about.is_some();
         }
         self.take_out(ids);
         self.delivers = Some(delivery);
@@ -135,7 +138,9 @@ impl Mailbox {
 
     /// Notes that a turn begins, after this answer if the agent had given one.
     pub(super) fn turn_started(&mut self, answer: Option<Outcome>) {
-        self.reopenings += u32::from(answer.is_some());
+        // An agent has as many children as it started, and hears of each once.
+        let is_for_children = self.delivers.is_some_and(|delivery| delivery.children);
+        self.reopenings += u32::from(answer.is_some() && !is_for_children);
         self.answer = answer.or(self.answer.take());
     }
 
@@ -152,6 +157,14 @@ impl Mailbox {
     /// Returns the answer that the agent had given before it read what came after it.
     pub(super) fn answer(&self) -> Option<&Outcome> {
         self.answer.as_ref()
+    }
+
+    /// Returns true if an agent that has answered goes on for what waits.
+    fn has_reason_to_go_on(&self) -> bool {
+        let may_reopen = self.reopenings < MOST_REOPENINGS;
+        self.waiting
+            .iter()
+            .any(|message| message.about.is_some() || (may_reopen && message.from != Sender::Run))
     }
 
     fn mail(&self, chars: u64, after_answer: bool) -> Option<Mail> {
@@ -180,10 +193,6 @@ impl Mailbox {
         let [of_agents, of_people] = texts;
         Some(Mail { ids, follows_answer: after_answer, of_agents, of_people })
     }
-}
-
-fn is_reason_to_go_on(message: &MessageSent) -> bool {
-    message.from != Sender::Run || message.about.is_some()
 }
 
 /// Returns a message as a request shows it, with at most this many characters of its text.
@@ -262,8 +271,7 @@ impl Machine {
     pub(super) fn is_reopened(&self) -> bool {
         let has_answered = matches!(self.phase, Phase::Ending(Outcome::Completed { .. }));
         has_answered
-            && self.mailbox.waiting.iter().any(is_reason_to_go_on)
-            && self.mailbox.reopenings < MOST_REOPENINGS
+            && self.mailbox.has_reason_to_go_on()
             && self.replies < self.max_turns
             && !self.handing_over
             && self.ends_for.is_none()

@@ -34,6 +34,11 @@ impl Facts {
         })
     }
 
+    /// Returns true if an agent has this id, or a child that comes will have it.
+    fn is_given(&self, id: &AgentId) -> bool {
+        self.is_taken(id) || self.agents.coming.values().any(|coming| coming == id)
+    }
+
     /// Returns the child that a call asked for.
     fn child_of(&self, call: &CallKey) -> Option<AgentId> {
         self.state.child_of_call(call).or(self.agents.coming.get(call)).cloned()
@@ -132,12 +137,10 @@ impl Desk<'_, Agents> {
 
     /// Returns the id of a new child that its parent calls so. A name is used once: a second child gets a number.
     fn named_child(&self, parent: &AgentId, name: &Name) -> AgentId {
-        let is_taken =
-            |id: &AgentId| self.is_taken(id) || self.agents.coming.values().any(|it| it == id);
         let mut ids = (2..).map(|number| parent.child(name, number));
         let first = parent.named(name);
-        match is_taken(&first) {
-            true => ids.find(|id| !is_taken(id)).unwrap_or(first),
+        match self.is_given(&first) {
+            true => ids.find(|id| !self.is_given(id)).unwrap_or(first),
             false => first,
         }
     }
@@ -155,7 +158,7 @@ impl Desk<'_, Agents> {
         let known =
             self.agents.ordinals.get(parent).and_then(|numbers| numbers.get(agent)).copied();
         let mut ordinal = known.unwrap_or_else(started) + 1;
-        while self.is_taken(&parent.child(agent, ordinal)) {
+        while self.is_given(&parent.child(agent, ordinal)) {
             ordinal += 1;
         }
         let numbers = self.own().ordinals.entry(parent.clone()).or_default();

@@ -12,6 +12,7 @@ use crate::output::{Output, Stored};
 use crate::run_machine::testing::{Script, Step, World, name, task};
 use crate::run_machine::{CancelTarget, ChildLook, Delegation, Finish, Request, Seen, Wish};
 use crate::run_state::RunPhase;
+use crate::spec::acceptance::{Check, CheckWork};
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 
 fn world(tasks: Vec<TaskSpec>, slots: usize, script: Script, seed: u64) -> World {
@@ -301,6 +302,90 @@ fn a_child_that_has_ended_goes_on_with_another_job_under_its_name() {
         world.settle();
     }
     assert_eq!(begun(&world), ["boss/helper-1", "boss/scout", "boss/scout-2"]);
+}
+
+#[test]
+fn a_wait_that_is_over_is_over_for_whoever_asks_again() {
+    fn script(_: &World, id: &AgentId) -> Vec<Step> {
+        match id.as_str() {
+            "boss" => vec![Step::Background(1), Step::Hang],
+            _ => vec![Step::Hang],
+        }
+    }
+    let mut world = world(vec![task("boss", &[])], 4, script, 1);
+    world.settle();
+    let wait = || {
+        let timeout = Duration::from_secs(60);
+        Wish::Wait(ChildWait { names: Vec::new(), all: false, timeout })
+    };
+    ask(&mut world, "boss", wait());
+    world.now += Duration::from_secs(50);
+    // One that rested, or was started anew, asks under the same key: its time goes on.
+    ask(&mut world, "boss", wait());
+    assert_eq!(replies(&mut world), []);
+    world.now += Duration::from_secs(10);
+    let now = world.now();
+    world.machine.wake(now);
+    let late = Waited { working: vec![id("boss/helper-1")], late: true, ..Waited::default() };
+    assert_eq!(replies(&mut world), [Reply::Wait(Ok(late.clone()))]);
+    ask(&mut world, "boss", wait());
+    assert_eq!(replies(&mut world), [Reply::Wait(Ok(late))], "the reply may have found nobody");
+}
+
+#[test]
+fn no_two_children_get_one_name_whoever_chooses_it() {
+    fn script(_: &World, _: &AgentId) -> Vec<Step> {
+        vec![Step::Hang]
+    }
+    let mut world = world(vec![task("boss", &[])], 8, script, 1);
+    world.settle();
+    let job = |call: u32, called: Option<&str>| {
+        let run = RunId::parse("00000000-0000-7000-8000-000000000000").expect("an id");
+        Wish::Child(Delegation {
+            depth: 1,
+            call: CallKey::derive(run, &id("boss"), call, 0, "delegate", "{}"),
+            agent: name("helper"),
+            prompt: "go".to_owned(),
+            timeout: None,
+            output_schema: None,
+            budget: None,
+            background: true,
+            name: called.map(name),
+            continues: None,
+        })
+    };
+    // In one reply: none of them is durable when the next is asked for.
+    for (call, called) in [(1, Some("helper-1")), (2, None), (3, Some("helper-2")), (4, None)] {
+        ask(&mut world, "boss", job(call, called));
+    }
+    world.settle_actions();
+    world.settle();
+    let spawned = world.state.agents().keys().map(ToString::to_string);
+    let spawned: Vec<_> = spawned.filter(|id| id.contains('/')).collect();
+    let names = ["boss/helper-1", "boss/helper-2", "boss/helper-2-2", "boss/helper-3"];
+    assert_eq!(spawned, names);
+    assert!(world.finish.is_none(), "{:?}", world.finish);
+}
+
+#[test]
+fn a_parent_that_begins_another_round_has_no_children_of_the_last_one() {
+    fn script(_: &World, id: &AgentId) -> Vec<Step> {
+        match id.as_str() {
+            "boss" => vec![Step::Background(1), Step::Answer],
+            id if id.contains("check") => vec![Step::Refute],
+            _ => vec![Step::Hang],
+        }
+    }
+    let mut boss = task("boss", &[]);
+    let work = CheckWork::Command { run: "false".to_owned(), env: Default::default() };
+    boss.acceptance.checks = vec![Check { work, timeout: None }];
+    boss.acceptance.retries = 1;
+    let mut world = world(vec![boss], 4, script, 1);
+    world.settle();
+    let agents = world.state.agents();
+    assert_eq!(agents[&id("boss")].round, 2, "{}", world.story());
+    assert_eq!(told(&world), ["boss <- at work"], "it was stopped with the first answer");
+    assert!(agents[&id("boss/helper-1")].is_told, "nobody waits for it any more");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Pending, World};
 use crate::event::Event;
 use crate::id::AgentId;
 use crate::messages::About;
-use crate::run_machine::{ChildWait, Leave, Refused, Reply, SlotBack, Waited};
+use crate::run_machine::{ChildWait, Leave, Refused, Reply, Request, SlotBack, Waited, Wish};
 
 impl World {
     /// Lets an agent wait for its children in the background.
@@ -16,8 +16,13 @@ impl World {
         let actor = self.actors.get_mut(agent).expect("it acts");
         actor.waits_for_background = true;
         actor.has_slot = false;
+        let task = actor.task.clone();
+        let done = self.done.get(agent).copied().unwrap_or(0);
+        let id = super::call_of(agent, done, 96).to_string();
         let timeout = Duration::from_secs(seconds);
-        self.request(agent, ChildWait { names: Vec::new(), all, timeout });
+        let wish = Wish::Wait(ChildWait { names: Vec::new(), all, timeout });
+        let now = self.now();
+        self.machine.requested(now, Request { from: agent.clone(), task, id, wish });
     }
 
     /// Takes in the end of a wait. What it names as ended, the agent has as a message.

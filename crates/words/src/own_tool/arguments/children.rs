@@ -124,7 +124,7 @@ impl Delegate {
         time_limit(self.timeout.as_deref())
     }
 
-    /// Checks that an agent that goes on is given nothing that holds from its beginning.
+    /// Checks the name of an agent, and that one that goes on is given nothing that holds from its beginning.
     ///
     /// # Errors
     /// Returns an error that says what cannot be.
@@ -135,6 +135,15 @@ impl Delegate {
             ("output_schema", self.output_schema.is_some()),
             ("budget", self.budget.is_some()),
         ];
+        if let Some(name) = &self.name
+            && (Name::new(name.as_str()).is_err()
+                || name.as_str().len() > NAME_BYTES
+                || name.as_str() == "parent")
+        {
+            return Err(format!(
+                "`name` cannot be `{name}`: write at most {NAME_BYTES} lower-case letters, digits, `-` and `_`"
+            ));
+        }
         let set = from_the_beginning.iter().find(|(_, is_set)| *is_set);
         match set.filter(|_| self.continues.is_some()) {
             Some((key, _)) => {
@@ -175,6 +184,9 @@ pub struct Wait {
     #[serde(default)]
     pub timeout: Option<String>,
 }
+
+/// The most bytes of a name that a parent gives: it is a part of the names of files.
+const NAME_BYTES: usize = 40;
 
 /// The longest wait for children where a call names no other: long enough for most jobs, and short enough that a
 /// parent looks at what it waits for.
