@@ -296,12 +296,15 @@ impl Redactor {
     #[must_use]
     pub fn held_lines(&self) -> Vec<u8> {
         let Some(finder) = self.secrets.finder.clone() else { return Vec::new() };
-        let open = self.secrets.texts.iter().map(|secret| open_at_end(&self.held, secret));
-        let closed = &self.held[..self.held.len() - open.max().unwrap_or(0)];
+        // Where no line ends within a secret, no line that is whole can hold the beginning of it.
+        let secrets = self.secrets.spelled.iter().filter(|secret| secret.contains('\n'));
+        let open = secrets.map(|secret| open_at_end(&self.held, secret)).max().unwrap_or(0);
+        let closed = &self.held[..self.held.len() - open];
         let end = closed.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        // What follows the lines stays: a secret may begin in them and end behind them.
-        let (held, covered) = (closed.to_vec(), self.covered.min(closed.len()));
-        Self { secrets: self.secrets.clone(), held, covered }.emit(&finder, end)
+        // What follows the lines stays, all of it: a secret may begin in them and end behind them, also one whose last
+        // bytes may be the beginning of another.
+        let (secrets, held) = (self.secrets.clone(), self.held.clone());
+        Self { secrets, held, covered: self.covered }.emit(&finder, end)
     }
 
     /// Takes `safe` bytes out of those that are held, and returns them redacted. Secrets that overlap
@@ -417,6 +420,29 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&all), whole, "{text:?}");
         }
         assert!(Secrets::default().redactor().held_lines().is_empty());
+    }
+
+    #[test]
+    fn a_whole_secret_of_several_lines_at_the_end_is_no_line_to_show() {
+        let two_lines = "alpha-one\nbeta-two-a";
+        let key = "-----BEGIN KEY-----\nc2hvcnQ\n-----END KEY-----";
+        // Each ends as it begins, so that its last bytes may be the beginning of one more.
+        for secret in [two_lines, key, "<alpha>\nbeta<al"] {
+            let secrets = Secrets::new([secret.to_owned()]);
+            let page = secret.replace('<', "&lt;").replace('>', "&gt;");
+            for spelled in [secret, page.as_str()] {
+                let mut redactor = secrets.redactor();
+                let passed = redactor.push(format!("x\n{spelled}").as_bytes()).into_owned();
+                let so_far = [&passed[..], &redactor.held_lines()].concat();
+                assert_eq!(String::from_utf8_lossy(&so_far), "x\n[redacted]", "{spelled:?}");
+            }
+            // Nor is a part of it, in whichever spelling.
+            let mut redactor = secrets.redactor();
+            let part = &page[..=page.find('\n').unwrap()];
+            let passed = redactor.push(format!("x\n{part}").as_bytes()).into_owned();
+            let so_far = [&passed[..], &redactor.held_lines()].concat();
+            assert_eq!(String::from_utf8_lossy(&so_far), "x\n", "{part:?}");
+        }
     }
 
     #[test]
