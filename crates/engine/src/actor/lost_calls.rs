@@ -224,6 +224,8 @@ fn result_of(traces: &Traces, agent: &AgentId, turn: u32, lost: Lost) -> Option<
         None if never_began() && !traces.lost.may_have_begun(&call.key, announced) => {
             return None;
         }
+        // It is made again: what it had printed is told to nobody.
+        None if call.effect.is_repeatable() => return None,
         None => {
             let processes = remains.map(|remains| processes(remains).to_owned());
             let printed = so_far::left(&traces.store, &call.key).map(printed_by);

@@ -62,11 +62,13 @@ impl<'a> Spool<'a> {
     }
 
     /// Takes disk space for the result of a call that is about to begin, so that the result can be
-    /// kept even if the disk is full by then.
+    /// kept even if the disk is full by then. What an earlier attempt of it printed is removed: nobody shall take it
+    /// for what this one prints.
     ///
     /// # Errors
     /// Returns an error if the disk refuses the space.
     pub fn take_room(&self, key: &CallKey) -> io::Result<ResultRoom> {
+        self.forget_so_far(key);
         make_dir(self.0.scratch_dir())?;
         let path = self.0.scratch_dir().join(Self::room_name(key));
         let file = disk::file_of(&path, RESULT_ROOM)?;
@@ -155,8 +157,16 @@ impl<'a> Spool<'a> {
     /// Removes what was kept of a call whose result is recorded now, and the space that was taken for
     /// it.
     pub fn forget_result(&self, key: &CallKey) {
-        let own = [Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)];
-        for name in own.into_iter().chain(SoFar::ALL.map(|what| what.name(key))) {
+        self.remove([Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)]);
+        self.forget_so_far(key);
+    }
+
+    fn forget_so_far(&self, key: &CallKey) {
+        self.remove(SoFar::ALL.map(|what| what.name(key)));
+    }
+
+    fn remove(&self, names: [String; 3]) {
+        for name in names {
             // A file that cannot be removed goes with the others when the run ends.
             let _gone = std::fs::remove_file(self.0.scratch_dir().join(name));
         }
@@ -199,19 +209,32 @@ mod tests {
         entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
     }
 
+    fn key() -> CallKey {
+        let (run, agent) = (RunId::from(uuid::Uuid::now_v7()), AgentId::from_text("a"));
+        CallKey::derive(run, &agent, 1, 0, "bash", "{}")
+    }
+
+    #[test]
+    fn what_a_killed_attempt_printed_is_gone_before_the_next_one_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("spool"), dir.path().join("results"));
+        let (spool, key, other) = (Spool::of(&store), key(), key());
+        make_dir(store.scratch_dir()).unwrap();
+        for name in SoFar::ALL.into_iter().flat_map(|what| [what.name(&key), what.name(&other)]) {
+            std::fs::write(store.scratch_dir().join(name), "of the first attempt").unwrap();
+        }
+        drop(spool.take_room(&key).unwrap());
+        for what in SoFar::ALL {
+            assert!(spool.so_far(&key, what).unwrap().is_none(), "{what:?}");
+            assert!(spool.so_far(&other, what).unwrap().is_some(), "{what:?}");
+        }
+    }
+
     #[test]
     fn a_result_is_kept_in_the_room_that_was_taken_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().join("spool"), dir.path().join("results"));
-        let spool = Spool::of(&store);
-        let key = CallKey::derive(
-            RunId::from(uuid::Uuid::now_v7()),
-            &AgentId::from_text("a"),
-            1,
-            0,
-            "bash",
-            "{}",
-        );
+        let (spool, key) = (Spool::of(&store), key());
         let room = spool.take_room(&key).unwrap();
         let taken = spool.0.scratch_dir().join(Spool::room_name(&key)).metadata().unwrap();
         assert!(taken.blocks() * 512 >= RESULT_ROOM);
