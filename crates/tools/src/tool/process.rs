@@ -3,6 +3,7 @@
 //! Owns processes, not the wording of results. Memory stays bounded whatever the command prints.
 
 pub(super) mod group;
+mod writing;
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::group::{Group, KEY_VARIABLE};
 pub use self::group::{Remains, end_remains, has_wrapper, kill_all_groups, killed_groups_are_gone};
+use self::writing::Writing;
 use crate::output::Output;
 use crate::store::{INLINE_CHARS_FAILED, MEMORY_BYTES, OpenLine, StoreWriter};
 use crate::tool::environment::{self, Environment};
@@ -371,56 +373,56 @@ impl Drain<'_> {
     async fn all_of(self, pipe: Option<Receiver>) -> io::Result<StoreWriter> {
         let Self { writer, first, lines, ended } = self;
         let is_error = first.is_some();
-        let mut writer = Ok(writer);
-        let Some(mut pipe) = pipe else { return writer };
+        let Some(mut pipe) = pipe else { return Ok(writer) };
         let (mut buffer, mut line) = (Vec::with_capacity(MEMORY_BYTES), OpenLine::default());
+        let mut writing = Writing::new(writer);
         // When others can read what they cannot yet.
         let mut due: Option<Instant> = None;
-        loop {
+        let end = loop {
             let is_due = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due).await,
                     None => std::future::pending().await,
                 }
             };
+            let (before, is_under_way) = (buffer.len(), writing.is_under_way());
             let read = tokio::select! {
                 biased;
-                () = ended.cancelled() => break,
-                // Before the read, which may be ready again and again.
-                () = is_due => None,
-                read = pipe.read_buf(&mut buffer) => Some(read),
+                () = ended.cancelled() => break Ok(()),
+                // These two come before the read, which may be ready again and again.
+                () = writing.done(), if is_under_way => None,
+                () = is_due, if !is_under_way => None,
+                // Also while a write is under way: a line that waits in the pipe is overtaken by one of the other
+                // stream, and a pipe that is full blocks the command.
+                read = pipe.read_buf(&mut buffer), if before < MEMORY_BYTES => Some(read),
             };
             let Some(read) = read else {
-                due = None;
-                if let Ok(spool) = writer {
-                    writer = so_far::lay_open(spool).await;
+                if due.is_some_and(|due| due <= Instant::now()) {
+                    due = None;
+                    writing.lay_open();
                 }
+                writing.write(&mut buffer);
                 continue;
             };
             match read {
-                Ok(0) => break,
+                Ok(0) => break Ok(()),
                 Ok(_) => {}
-                Err(error) => {
-                    writer = Err(error);
-                    break;
-                }
+                Err(error) => break Err(error),
             }
             if let Some(first) = &first {
                 until_read(first).await;
             }
             due.get_or_insert_with(|| Instant::now() + so_far::PAUSE);
             if let Some(lines) = lines {
-                lines.take(&mut line, &buffer, is_error);
+                lines.take(&mut line, &buffer[before..], is_error);
             }
-            if let Ok(spool) = writer {
-                (writer, buffer) = write(spool, buffer).await;
-            }
-            buffer.clear();
-        }
+            writing.write(&mut buffer);
+        };
         if let Some(lines) = lines {
             lines.end(line, is_error);
         }
-        writer
+        let written = writing.finish(buffer).await;
+        end.and(written)
     }
 }
 
@@ -435,13 +437,4 @@ async fn until_read(stream: &OwnedFd) {
         }
         tokio::task::yield_now().await;
     }
-}
-
-async fn write(spool: StoreWriter, bytes: Vec<u8>) -> (io::Result<StoreWriter>, Vec<u8>) {
-    if spool.stays_in_memory(bytes.len()) {
-        return (spool.write(&bytes), bytes);
-    }
-    let write = move || (spool.write(&bytes), bytes);
-    let written = tokio::task::spawn_blocking(write).await;
-    written.unwrap_or_else(|error| (Err(io::Error::other(error)), Vec::new()))
 }

@@ -32,11 +32,6 @@ pub(super) fn writer(context: &ToolContext, stream: SoFar) -> StoreWriter {
     }
 }
 
-/// Lays open what a stream of a command has printed so far.
-pub(super) async fn lay_open(writer: StoreWriter) -> io::Result<StoreWriter> {
-    tokio::task::spawn_blocking(move || writer.lay_open()).await.map_err(io::Error::other)
-}
-
 /// Keeps the last lines of a command in a file until it has `ended`; then the file is gone. A disk that refuses them
 /// keeps none.
 pub(super) async fn keep_last_lines(
