@@ -189,10 +189,8 @@ impl LiveView {
         if let Some(evidence) = &mut self.evidence {
             evidence.apply(&record);
         }
-        if let (Some((pace, _)), Some(agent)) = (&mut self.pace, &record.agent)
-            && matches!(record.event, Event::ToolFinished(_) | Event::AgentEnded(_))
-        {
-            pace.forget(agent);
+        if let (Some((pace, _)), Some(agent)) = (&mut self.pace, &record.agent) {
+            pace.apply(agent, &record.event);
         }
         let groups = self.printer.groups(&record);
         let is_same =
@@ -213,9 +211,10 @@ impl LiveView {
         self.printer.print(&record) && self.print_passed(record.ts_ms) && !is_last
     }
 
-    /// Prints the last lines of commands that run.
+    /// Prints the last lines of commands that run. While a question is open they are overtaken by newer ones: of what
+    /// waits for its end, only the newest line of each command is worth reading.
     fn print_last_lines(&mut self) {
-        if let Some((pace, printer)) = &mut self.pace {
+        if let Some((pace, printer)) = self.pace.as_mut().filter(|_| !self.screen.is_asking()) {
             for (agent, line) in pace.take(Instant::now()) {
                 printer.print_command(&agent, &self.printer.names, &line);
             }

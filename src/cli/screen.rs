@@ -149,6 +149,11 @@ impl Screen {
         }
     }
 
+    /// Returns true while a question is on the screen.
+    pub(super) fn is_asking(&self) -> bool {
+        self.state.lock().is_asking
+    }
+
     /// Prints the lines that have waited for the end of the question.
     pub(super) fn end_question(&self) {
         let held = {
