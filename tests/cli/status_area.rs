@@ -105,10 +105,12 @@ fn a_plain_run_draws_no_area() {
 #[test]
 fn a_smaller_window_and_a_question_leave_nothing_behind() {
     let desk = Desk::offline(
-        "[agents.a]\ntools = ['bash']\n[tasks.asks]\nagent = 'a'\nprompt = 'go'\n\
+        "[agents.a]\ntools = ['bash']\n\
+         [tasks.asks]\nagent = 'a'\nprompt = 'go'\ndepends_on = ['first']\n\
+         [tasks.first]\nrun = 'until test -e resized; do sleep 0.05; done'\n\
          [tasks.waits]\nrun = 'echo compiling; until test -e go; do sleep 0.05; done'\n\
          [tasks.two]\nrun = 'until test -e go; do sleep 0.05; done'\n",
-        "[[rules]]\nturn = 1\ndelay_ms = 2500\ncalls = [{ tool = 'bash', input = { command = 'true' } }]\n\
+        "[[rules]]\nturn = 1\ncalls = [{ tool = 'bash', input = { command = 'true' } }]\n\
          [[rules]]\nsay = 'done'\n",
     );
     let rules = desk.read("agents.toml").replace("default = \"allow\"", "default = \"ask\"");
@@ -117,15 +119,16 @@ fn a_smaller_window_and_a_question_leave_nothing_behind() {
     terminal.until("| compiling");
     terminal.resize_to(12, 60);
     terminal.until("00:02");
-    wait("the area, once", || (terminal.text().matches("tasks 0/3").count() == 1).then_some(()));
+    wait("the area, once", || (terminal.text().matches("tasks 0/4").count() == 1).then_some(()));
+    desk.write("resized", "");
     let shown = terminal.until("allow? [");
-    assert!(!shown.contains("tasks 0/3"), "it is hidden while a question is open: {shown}");
+    assert!(!shown.contains("tasks 1/4"), "it is hidden while a question is open: {shown}");
     terminal.types("y\n");
-    wait("the area, once", || (terminal.text().matches("tasks 1/3").count() == 1).then_some(()));
+    wait("the area, once", || (terminal.text().matches("tasks 2/4").count() == 1).then_some(()));
     desk.write("go", "");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
-    assert!(!shown.contains("tasks 1/3"), "{shown}");
+    assert!(!shown.contains("tasks 2/4"), "{shown}");
 }
 
 #[test]

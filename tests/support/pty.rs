@@ -8,8 +8,9 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 
 use super::desk::{Desk, wait};
 
-/// The time without output after which a drawing is over; the next one follows 200 ms after it began.
-const PAUSE: Duration = Duration::from_millis(30);
+/// The time without output after which a drawing is over, also on a busy machine; the next one follows 200 ms after it
+/// began.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A program at a pseudo-terminal.
 pub(crate) struct Terminal {
