@@ -342,7 +342,7 @@ async fn a_wrapper_that_is_killed_leaves_an_unknown_outcome_and_what_was_printed
         panic!("it is lost, and what it printed is not");
     };
     assert_eq!((printed.text.as_str(), printed.ending), ("ready\n", Ending::Cancelled(None)));
-    Spool::of(&bench.store).forget_result(&key);
+    Spool::of(&bench.store).forget_printed(&key);
     assert!(so_far().is_none());
     assert_gone(pid).await;
 }

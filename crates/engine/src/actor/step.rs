@@ -29,6 +29,7 @@ use crate::spec::loops::LoopSpec;
 use crate::spec::sandbox::Confinement;
 use crate::spec::{AgentSpec, OnUnknown};
 use crate::store::Store;
+use crate::tool::so_far;
 use crate::tool::spool::Spool;
 use crate::tool::{Ending, ToolError, ToolOutput, ToolSpec};
 use crate::turn::files::KnownFiles;
@@ -263,7 +264,7 @@ pub(super) async fn take_slot(context: &StepContext) {
 
 impl StepContext {
     /// Removes the spooled results of the calls in these records: the records are durable now. Only commands have
-    /// some, and where most calls read files it would cost each of them three looks at the disk.
+    /// some, and where most calls read files it would cost each of them three looks at the disk, or six.
     pub(super) fn forget_results(&self, records: &[SharedRecord]) {
         let is_command = |record: &SharedRecord| {
             let Event::ToolFinished(finished) = &record.event else { return false };
@@ -279,16 +280,28 @@ impl StepContext {
 /// Removes the spooled results of the calls in these records: the records are durable now.
 pub(crate) fn forget_results(store: Arc<Store>, records: &[SharedRecord]) {
     let keys = records.iter().filter_map(|record| match &record.event {
-        Event::ToolFinished(finished) => Some(finished.key.clone()),
+        Event::ToolFinished(finished) => Some((finished.key.clone(), may_have_left(finished))),
         _ => None,
     });
     let keys: Vec<_> = keys.collect();
     if !keys.is_empty() {
         // Nobody waits for this task: files that it leaves are removed when the run ends.
         work::leave_blocking(Helper::Forget, move || {
-            keys.iter().for_each(|key| Spool::of(&store).forget_result(key));
+            for (key, may_have_left) in keys {
+                Spool::of(&store).forget_result(&key);
+                if may_have_left {
+                    Spool::of(&store).forget_printed(&key);
+                }
+            }
         });
     }
+}
+
+/// Returns true if what a command had printed may have outlived it. One that ended sooner has left the disk alone; a
+/// result that was lost, or that has no time, tells nothing of that.
+fn may_have_left(finished: &ToolFinished) -> bool {
+    let took = Duration::from_millis(finished.took_ms);
+    finished.source != ResultSource::Live || took.is_zero() || took >= so_far::PAUSE
 }
 
 /// Makes the record of a call's end, whatever its tool returned. `took` is the time since the call

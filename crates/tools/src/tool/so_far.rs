@@ -20,7 +20,7 @@ use crate::store::{
 };
 
 /// The pause between two writes to a file: a command that ends sooner leaves the disk alone.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Returns the writer of a stream of a command. Others may read what was written, unless nobody is given its lines: a
 /// hook is no call of anybody.

@@ -68,7 +68,7 @@ impl<'a> Spool<'a> {
     /// # Errors
     /// Returns an error if the disk refuses the space.
     pub fn take_room(&self, key: &CallKey) -> io::Result<ResultRoom> {
-        self.forget_so_far(key);
+        self.forget_printed(key);
         make_dir(self.0.scratch_dir())?;
         let path = self.0.scratch_dir().join(Self::room_name(key));
         let file = disk::file_of(&path, RESULT_ROOM)?;
@@ -158,10 +158,10 @@ impl<'a> Spool<'a> {
     /// it.
     pub fn forget_result(&self, key: &CallKey) {
         self.remove([Self::result_name(key), Self::unbegun_name(key), Self::room_name(key)]);
-        self.forget_so_far(key);
     }
 
-    fn forget_so_far(&self, key: &CallKey) {
+    /// Removes what the command of a call had printed, which is left where whoever ran it was killed.
+    pub fn forget_printed(&self, key: &CallKey) {
         self.remove(SoFar::ALL.map(|what| what.name(key)));
     }
 
