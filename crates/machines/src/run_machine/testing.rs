@@ -469,6 +469,40 @@ impl World {
         }
     }
 
+    /// Plays the run to its end, whatever happens: processes die and are interrupted, and parts are cancelled. `also`
+    /// may do something else at a drawn number, and returns false if it does not.
+    pub(super) fn play_through(mut self, mut also: impl FnMut(&mut Self, u32) -> bool) -> Self {
+        for _ in 0..50_000 {
+            if self.finish.is_some() {
+                match self.finish {
+                    Some(Finish::Completed(_)) => return self,
+                    _ => self.kill_process(),
+                }
+            }
+            match self.rng.u32(..60) {
+                0 => self.kill_process(),
+                1 => self.interrupt(),
+                2 if self.rng.u32(..4) == 0 => {
+                    if let Some(agent) = self.any_agent() {
+                        self.cancel(&CancelTarget::Agent(agent));
+                    }
+                }
+                drawn => {
+                    if !also(&mut self, drawn) {
+                        self.step();
+                    }
+                }
+            }
+        }
+        panic!("the run does not end:\n{}", self.story());
+    }
+
+    /// Draws an agent, if there is one.
+    pub(super) fn any_agent(&mut self) -> Option<AgentId> {
+        let agents: Vec<_> = self.state.agents().keys().cloned().collect();
+        agents.get(self.rng.usize(..agents.len().max(1))).cloned()
+    }
+
     /// Lets time pass up to a moment, and everything happen that it leads to.
     pub(super) fn wait_until(&mut self, moment: Duration) {
         while self.finish.is_none() && self.machine.next_wake().is_some_and(|at| at <= moment) {

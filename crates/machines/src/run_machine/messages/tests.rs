@@ -225,34 +225,13 @@ fn play(seed: u64) -> World {
     world.settings.workflow = seed.to_string();
     world.settings.attended = true;
     world.kill_process();
-    for _ in 0..50_000 {
-        if world.finish.is_some() {
-            match world.finish {
-                Some(Finish::Completed(_)) => return world,
-                _ => world.kill_process(),
-            }
+    world.play_through(|world, drawn| {
+        let speaks = (3..=5).contains(&drawn);
+        if speaks && let Some(agent) = world.any_agent() {
+            world.say(&agent, "go on");
         }
-        match world.rng.u32(..60) {
-            0 => world.kill_process(),
-            1 => world.interrupt(),
-            2 if world.rng.u32(..4) == 0 => {
-                let agents: Vec<_> = world.state.agents().keys().cloned().collect();
-                if let Some(agent) = agents.get(world.rng.usize(..agents.len().max(1))) {
-                    world.cancel(&CancelTarget::Agent(agent.clone()));
-                }
-            }
-            3..=5 => {
-                let agents: Vec<_> = world.state.agents().keys().cloned().collect();
-                if let Some(agent) = agents.get(world.rng.usize(..agents.len().max(1))) {
-                    world.say(&agent.clone(), "go on");
-                }
-            }
-            _ => {
-                world.step();
-            }
-        }
-    }
-    panic!("the run does not end:\n{}", world.story());
+        speaks
+    })
 }
 
 /// Plays so many runs.
