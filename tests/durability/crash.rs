@@ -571,7 +571,7 @@ impl Sweep {
 }
 
 #[test]
-#[ignore = "takes ten minutes: every point, each time that it is passed"]
+#[ignore = "takes more than half an hour on two cores: every point, each time that it is passed"]
 fn a_run_that_dies_anywhere_comes_to_the_same_end() {
     let undisturbed = undisturbed(&WORK);
     let points = DEADLY.into_iter().chain(OF_SNAPSHOTS.each_ref().map(|points| &points[..]));

@@ -20,7 +20,7 @@ use crate::turn_machine::PendingCall;
 /// results. The child's transcript holds the whole answer.
 const CHILD_TEXT_CHARS: usize = 32_000;
 
-/// Delegates a job to a child agent and waits for its result.
+/// Delegates a job to a child agent, and waits for its result, or until it has begun if it works in the background.
 pub(super) async fn delegate(
     context: &StepContext,
     call: &PendingCall,

@@ -55,7 +55,8 @@ pub struct AgentStatus {
     /// True if it began in the background: its parent may let it go on after its end.
     #[serde(default)]
     pub may_go_on: bool,
-    /// True if the message with its result is durable, if it works in the background.
+    /// True if nothing has to tell its parent of its end any more, if it works in the background: the message with its
+    /// result is durable, or its parent has begun another round.
     #[serde(default)]
     pub is_told: bool,
     /// True if it was told that children still work for it, since the last of them began.

@@ -109,8 +109,8 @@ impl Delegate {
             });
             properties["name"] = text("A short name for the agent, by which you call it later");
             properties["continue"] = text(
-                "The name of an agent that you started and that has ended: it goes on, with all that it knows, with \
-                 this prompt. `agent` is what it was",
+                "The name of an agent that you started in the background and that has ended: it goes on, with all that \
+                 it knows, with this prompt. `agent` is what it was",
             );
         }
         Some((description, object(properties, &["agent", "prompt"])))
