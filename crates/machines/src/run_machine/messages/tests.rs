@@ -6,7 +6,7 @@ use super::*;
 use crate::event::Event;
 use crate::id::Name;
 use crate::run_machine::testing::{Script, Step, World, name, task};
-use crate::run_machine::{CancelTarget, Finish, Request, Wish};
+use crate::run_machine::{CancelTarget, Request, Wish};
 use crate::spec::acceptance::{Acceptance, Check, CheckWork};
 use crate::spec::{AgentSpec, Limits, TaskSpec};
 
